@@ -1,0 +1,159 @@
+//! The words of a ring. Every record is a start word (bit 63 set) and argument words (bit 63 clear):
+//!
+//! ```text
+//! 63 62....56 55...........44 43...............0
+//!  1    op      12 bits arg      44 bits arg         start word
+//!  0              63 bits                            argument
+//! ```
+//!
+//! A zero word where a start word is due is the rest of a block, or a place that a signal handler jumped out of.
+
+/// Bit that marks a start word.
+pub const START: u64 = 1 << 63;
+/// Where the op stands.
+pub const OP_SHIFT: u32 = 56;
+/// Where the 12-bit argument stands.
+pub const ARG_SHIFT: u32 = 44;
+/// Mask of an argument word.
+pub const ARG_WORD: u64 = START - 1;
+
+/// The counted functions, by number: index of `counts`, `fn` of a kind. Allocators first.
+pub const FNS: [&str; 16] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "valloc",
+    "pvalloc",
+    "operator new",
+    "operator new[]",
+    "free",
+    "cfree",
+    "free_sized",
+    "operator delete",
+    "operator delete[]",
+];
+
+/// Numbers of [`FNS`].
+#[allow(missing_docs)]
+pub mod func {
+    pub const MALLOC: u8 = 0;
+    pub const CALLOC: u8 = 1;
+    pub const REALLOC: u8 = 2;
+    pub const REALLOCARRAY: u8 = 3;
+    pub const POSIX_MEMALIGN: u8 = 4;
+    pub const ALIGNED_ALLOC: u8 = 5;
+    pub const MEMALIGN: u8 = 6;
+    pub const VALLOC: u8 = 7;
+    pub const PVALLOC: u8 = 8;
+    pub const NEW: u8 = 9;
+    pub const NEW_ARRAY: u8 = 10;
+    pub const FREE: u8 = 11;
+    pub const CFREE: u8 = 12;
+    pub const FREE_SIZED: u8 = 13;
+    pub const DELETE: u8 = 14;
+    pub const DELETE_ARRAY: u8 = 15;
+    /// First function that releases.
+    pub const FIRST_FREE: u8 = FREE;
+}
+
+/// Ops of start words.
+#[allow(missing_docs)]
+pub mod op {
+    /// Allocation by function `op - ALLOC`: address >> 3 | flags (kind flags, [`super::WIDE`]); argument: size in bits 0..40, slack in 40..63;
+    /// with WIDE two arguments: size, usable.
+    pub const ALLOC: u8 = 0x01;
+    /// Free: address >> 3 | units, its usable size being `units * 16 - 8`; units 0: an argument word has the usable size.
+    pub const FREE: u8 = 0x20;
+    /// First half of a realloc: as FREE. The old block goes if an ALLOC with flag 1 follows, stays if UNFREE does.
+    pub const REALLOC_FREE: u8 = 0x21;
+    /// The realloc failed: as REALLOC_FREE said, undone. Argument none.
+    pub const UNFREE: u8 = 0x22;
+    /// Ends what a REALLOC_FREE began: if no ALLOC with flag 1 came in between, the old block is gone (size 0, or fast mode and the new
+    /// block is not recorded). No argument.
+    pub const REALLOC_DONE: u8 = 0x23;
+    /// Rest of a block is not used.
+    pub const PAD: u8 = 0x3f;
+    /// mmap: ticket; t_ns, addr, len, prot << 32 | flags, kind.
+    pub const MMAP: u8 = 0x40;
+    /// munmap: ticket; t_ns, addr, len.
+    pub const MUNMAP: u8 = 0x41;
+    /// mremap: first ticket; second ticket, t_ns, old, old len, new, new len, flags.
+    pub const MREMAP: u8 = 0x42;
+    /// mprotect: ticket; t_ns, addr, len, prot.
+    pub const MPROTECT: u8 = 0x43;
+    /// madvise: ticket; t_ns, addr, len, advice.
+    pub const MADVISE: u8 = 0x44;
+    /// brk: ticket; t_ns, old, new.
+    pub const BRK: u8 = 0x45;
+    /// shmat: ticket; t_ns, addr, len.
+    pub const SHMAT: u8 = 0x46;
+    /// shmdt: ticket; t_ns, addr.
+    pub const SHMDT: u8 = 0x47;
+    /// The call with this ticket failed.
+    pub const UNDO: u8 = 0x48;
+    /// A thread begins to use the lane: tid; t_ns.
+    pub const THREAD_START: u8 = 0x50;
+    /// It ends: tid; t_ns, name in three words of six bytes, low byte first.
+    pub const THREAD_END: u8 = 0x51;
+    /// A child was made: pid, arg 0 fork 1 vfork 2 spawn; t_ns.
+    pub const CHILD: u8 = 0x52;
+}
+
+/// Flag of ALLOC: two argument words, size and usable.
+pub const WIDE: u64 = 1 << 11;
+/// Kind flag: releases an old block.
+pub const REPLACES: u64 = 1;
+/// Kind flag: in place.
+pub const IN_PLACE: u64 = 2;
+/// Kind flag: chosen by the byte sampler.
+pub const SAMPLED: u64 = 4;
+
+/// A start word.
+#[inline(always)]
+pub const fn start(op: u8, arg: u64, low: u64) -> u64 {
+    START | (op as u64) << OP_SHIFT | (arg & 0xfff) << ARG_SHIFT | low & super::spool::ADDR_MASK
+}
+
+/// Op of a start word.
+#[inline(always)]
+pub const fn op_of(w: u64) -> u8 {
+    (w >> OP_SHIFT) as u8 & 0x7f
+}
+
+/// Its 12-bit argument.
+#[inline(always)]
+pub const fn arg_of(w: u64) -> u64 {
+    w >> ARG_SHIFT & 0xfff
+}
+
+/// Its 44-bit argument.
+#[inline(always)]
+pub const fn low_of(w: u64) -> u64 {
+    w & super::spool::ADDR_MASK
+}
+
+/// Words of the record that starts with `w`, the start word included.
+#[inline(always)]
+pub const fn words(w: u64) -> usize {
+    match op_of(w) {
+        op::FREE | op::REALLOC_FREE => 1 + (arg_of(w) == 0) as usize,
+        o if o < op::FREE => 2 + (arg_of(w) & WIDE != 0) as usize,
+        op::MMAP => 6,
+        op::MUNMAP => 4,
+        op::MREMAP => 8,
+        op::MPROTECT | op::MADVISE => 5,
+        op::BRK | op::SHMAT => 4,
+        op::SHMDT => 3,
+        op::THREAD_START => 2,
+        op::THREAD_END => 5,
+        op::CHILD => 2,
+        _ => 1,
+    }
+}
+
+/// The longest record, in words.
+pub const MAX_WORDS: usize = 8;

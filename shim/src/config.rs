@@ -1,0 +1,274 @@
+//! The settings: `MEMSHIM_*` of the initial environment, read from the stack the kernel laid out, so that a program that clears or
+//! replaces its environment does not matter and no libc state is touched. Kept in memory for forked children.
+
+use crate::text::Text;
+use core::ffi::{c_char, CStr};
+
+/// Recording modes, as stored in a [`crate::lane::Hot`]. 0 is a lane not set up.
+pub const FAST: u32 = 1;
+/// See [`FAST`].
+pub const FULL: u32 = 2;
+/// Counting only: the trace cannot be written any more or reached its cap.
+pub const COUNT: u32 = 3;
+
+/// Everything a run is told.
+pub struct Config {
+    pub mode: u32,
+    /// What was asked for; `mode` may have been lowered since.
+    pub asked: u32,
+    pub off: bool,
+    pub interval_ns: u64,
+    pub big: usize,
+    pub sample: usize,
+    pub max: u64,
+    pub follow: bool,
+    /// Expanded pattern, zero-terminated; empty: the default.
+    pub out: [u8; 4096],
+    pub rank: i64,
+    pub job: *const c_char,
+    pub include: *const c_char,
+    pub exclude: *const c_char,
+    pub argv: *const *const c_char,
+    pub argc: usize,
+    /// A line for stderr about values that did not parse.
+    pub complaint: [u8; 512],
+}
+
+pub static mut CONFIG: Config = Config {
+    mode: FAST,
+    asked: FAST,
+    off: false,
+    interval_ns: 100_000_000,
+    big: 64 << 10,
+    sample: 512 << 10,
+    max: 2 << 30,
+    follow: true,
+    out: [0; 4096],
+    rank: -1,
+    job: core::ptr::null(),
+    include: core::ptr::null(),
+    exclude: core::ptr::null(),
+    argv: core::ptr::null(),
+    argc: 0,
+    complaint: [0; 512],
+};
+
+unsafe extern "C" {
+    /// Where the kernel put argc, argv, envp; kept by the loader.
+    static __libc_stack_end: *const usize;
+}
+
+/// Variables that hold a rank, the first that is set counts.
+const RANKS: [&[u8]; 6] =
+    [b"SLURM_PROCID", b"PMI_RANK", b"PMIX_RANK", b"OMPI_COMM_WORLD_RANK", b"MV2_COMM_WORLD_RANK", b"MPI_LOCALRANKID"];
+
+/// Reads the environment. One thread, once.
+pub fn read() {
+    // SAFETY: the kernel's layout: argc, argv…, 0, envp…, 0; the loader keeps the pointer valid. One thread.
+    unsafe {
+        let base = __libc_stack_end;
+        CONFIG.argc = *base;
+        CONFIG.argv = base.add(1).cast();
+        let mut env = base.add(CONFIG.argc + 2).cast::<*const c_char>();
+        let mut rank_seen = RANKS.len();
+        let mut out: *const c_char = core::ptr::null();
+        while !(*env).is_null() {
+            let entry = CStr::from_ptr(*env).to_bytes();
+            if let Some(eq) = entry.iter().position(|c| *c == b'=') {
+                let (name, value) = entry.split_at(eq);
+                let value = value.get(1..).unwrap_or(b"");
+                let at = (*env).add(eq + 1);
+                if let Some(i) = RANKS.iter().position(|r| *r == name)
+                    && i < rank_seen
+                    && let Some(v) = number(value)
+                {
+                    rank_seen = i;
+                    CONFIG.rank = v as i64;
+                }
+                match name {
+                    b"SLURM_JOB_ID" | b"PBS_JOBID" | b"LSB_JOBID" => CONFIG.job = at,
+                    b"MEMSHIM_OUT" => out = at,
+                    b"MEMSHIM_INCLUDE" => CONFIG.include = at,
+                    b"MEMSHIM_EXCLUDE" => CONFIG.exclude = at,
+                    _ => setting(name, value),
+                }
+            }
+            env = env.add(1);
+        }
+        CONFIG.asked = CONFIG.mode;
+        expand(if out.is_null() { b"" } else { CStr::from_ptr(out).to_bytes() });
+    }
+}
+
+/// # Safety
+/// One thread.
+unsafe fn setting(name: &[u8], value: &[u8]) {
+    // SAFETY: the caller's promise.
+    let c = unsafe { &mut CONFIG };
+    let good = match name {
+        b"MEMSHIM_MODE" => match value {
+            b"fast" => set(&mut c.mode, FAST),
+            b"full" => set(&mut c.mode, FULL),
+            b"off" => set(&mut c.off, true),
+            _ => Err("fast, full or off"),
+        },
+        b"MEMSHIM_CHILDREN" => match value {
+            b"follow" => set(&mut c.follow, true),
+            b"skip" => set(&mut c.follow, false),
+            _ => Err("follow or skip"),
+        },
+        b"MEMSHIM_INTERVAL" => match duration(value) {
+            Some(v) if (1_000_000..=3_600_000_000_000).contains(&v) => set(&mut c.interval_ns, v),
+            _ => Err("a time from 1ms to 1h, such as 100ms"),
+        },
+        b"MEMSHIM_BIG" => bytes(value).map_or(Err("a size such as 64KiB"), |v| set(&mut c.big, v.max(1) as usize)),
+        b"MEMSHIM_SAMPLE" => bytes(value).map_or(Err("a size such as 512KiB"), |v| set(&mut c.sample, v.max(1) as usize)),
+        b"MEMSHIM_MAX" => bytes(value).map_or(Err("a size such as 2GiB"), |v| set(&mut c.max, v)),
+        _ => Ok(()),
+    };
+    if let Err(form) = good {
+        let mut t = Text::over(&mut c.complaint);
+        t.bytes(b"memshim: ").bytes(name).bytes(b"=").bytes(value.get(..value.len().min(80)).unwrap_or(b""));
+        t.bytes(b" is not understood; give ").bytes(form.as_bytes()).bytes(b". The default is used.\n");
+    }
+}
+
+fn set<T>(place: &mut T, v: T) -> Result<(), &'static str> {
+    *place = v;
+    Ok(())
+}
+
+/// A decimal number, the whole of `s`.
+pub fn number(s: &[u8]) -> Option<u64> {
+    let mut v = 0u64;
+    for c in s {
+        v = v.checked_mul(10)?.checked_add(match c {
+            b'0'..=b'9' => (c - b'0') as u64,
+            _ => return None,
+        })?;
+    }
+    if s.is_empty() { None } else { Some(v) }
+}
+
+fn split_unit(s: &[u8]) -> Option<(u64, &[u8])> {
+    let n = s.iter().position(|c| !c.is_ascii_digit()).unwrap_or(s.len());
+    Some((number(s.get(..n)?)?, s.get(n..)?))
+}
+
+fn bytes(s: &[u8]) -> Option<u64> {
+    let (v, unit) = split_unit(s)?;
+    let shift = match unit {
+        b"" | b"B" => 0,
+        b"k" | b"K" | b"KiB" => 10,
+        b"M" | b"MiB" => 20,
+        b"G" | b"GiB" => 30,
+        b"T" | b"TiB" => 40,
+        _ => return None,
+    };
+    v.checked_mul(1 << shift)
+}
+
+fn duration(s: &[u8]) -> Option<u64> {
+    let (v, unit) = split_unit(s)?;
+    let scale = match unit {
+        b"us" => 1_000,
+        b"" | b"ms" => 1_000_000,
+        b"s" => 1_000_000_000,
+        b"min" => 60_000_000_000,
+        _ => return None,
+    };
+    v.checked_mul(scale)
+}
+
+/// Writes the path of the trace into `CONFIG.out`: the pattern with its `%` words replaced, absolute.
+///
+/// # Safety
+/// One thread.
+unsafe fn expand(pattern: &[u8]) {
+    // SAFETY: the caller's promise.
+    let c = unsafe { &mut CONFIG };
+    let pattern = match (pattern, c.rank) {
+        (b"", -1) => &b"trace.jsonl"[..],
+        (b"", _) => &b"trace.r%r.jsonl"[..],
+        (p, _) => p,
+    };
+    let mut out = [0u8; 4096];
+    let mut t = Text::over(&mut out);
+    if pattern.first() != Some(&b'/') {
+        t.with_space(|p, n| crate::proc::cwd(p, n));
+        if t.as_bytes().last() != Some(&b'/') {
+            t.bytes(b"/");
+        }
+    }
+    let mut rest = pattern;
+    while let Some((&ch, tail)) = rest.split_first() {
+        rest = tail;
+        if ch != b'%' {
+            t.bytes(&[ch]);
+            continue;
+        }
+        let Some((&word, tail)) = rest.split_first() else { break };
+        rest = tail;
+        match word {
+            b'h' => {
+                t.with_space(crate::proc::host);
+            }
+            b'p' => {
+                t.num(crate::sys::getpid() as u64);
+            }
+            b'e' => {
+                t.with_space(crate::proc::comm);
+            }
+            b'j' => {
+                // SAFETY: a zero-terminated value of the environment.
+                t.bytes(if c.job.is_null() { b"0" } else { unsafe { CStr::from_ptr(c.job) }.to_bytes() });
+            }
+            b'r' => {
+                t.num(c.rank.max(0) as u64);
+            }
+            b't' => {
+                t.stamp(crate::sys::wall());
+            }
+            other => {
+                t.bytes(&[other]);
+            }
+        }
+    }
+    t.bytes(b"\0");
+    c.out = out;
+}
+
+/// Whether this program is to be recorded, by `MEMSHIM_INCLUDE` and `MEMSHIM_EXCLUDE` (comma-separated globs of program names).
+pub fn program_wanted(name: &[u8]) -> bool {
+    // SAFETY: zero-terminated values of the environment, read-only since the start.
+    unsafe {
+        let listed = |list: *const c_char| CStr::from_ptr(list).to_bytes().split(|c| *c == b',').any(|g| glob(g, name));
+        (CONFIG.include.is_null() || *CONFIG.include == 0 || listed(CONFIG.include))
+            && (CONFIG.exclude.is_null() || *CONFIG.exclude == 0 || !listed(CONFIG.exclude))
+    }
+}
+
+/// Shell-style match with `*` and `?`, iterative.
+fn glob(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (pattern, name);
+    let mut back: Option<(&[u8], &[u8])> = None;
+    loop {
+        match (p.split_first(), n.split_first()) {
+            (Some((b'*', pt)), _) => {
+                back = Some((pt, n));
+                p = pt;
+            }
+            (Some((b'?', pt)), Some((_, nt))) => (p, n) = (pt, nt),
+            (Some((a, pt)), Some((b, nt))) if a == b => (p, n) = (pt, nt),
+            (None, None) => return true,
+            _ => match back {
+                Some((bp, bn)) if !bn.is_empty() => {
+                    let bn = bn.get(1..).unwrap_or(b"");
+                    back = Some((bp, bn));
+                    (p, n) = (bp, bn);
+                }
+                _ => return false,
+            },
+        }
+    }
+}

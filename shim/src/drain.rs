@@ -1,0 +1,645 @@
+//! The drain: takes records out of the rings, resolves which block each free ends, and builds the pending batch of each lane.
+//! One thread at a time, under [`LOCK`], with all signals blocked; usually the writer, else a thread whose ring is full.
+//!
+//! Order between threads. A free is pushed before the block can be anybody else's, an allocation after it is ours; so when a record is
+//! visible, so is everything that had to happen before it, in whichever ring. A free whose block is not in the table therefore waits
+//! (its lane is *parked*) until the other rings have been read to their ends; only then is it of an unknown block. Where two threads
+//! exchange one address quickly the order cannot be known and two blocks may swap identity, never number: a free written as
+//! unknown leaves a *debt* at its address, and the next allocation read there settles it.
+
+use crate::config::{CONFIG, FAST};
+use crate::kinds::{KINDS, replaces};
+use crate::lane::{LANES, MODE, mark_of};
+use crate::spool;
+use crate::table::TABLE;
+use crate::{lines, sys};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use memshim_format::record::{self, op};
+use memshim_format::spool::*;
+use memshim_format::v93;
+
+/// Thread that drains, 0 when none does.
+pub static LOCK: AtomicU32 = AtomicU32::new(0);
+
+/// Takes the lock if it is free.
+pub fn try_lock(tid: u32) -> bool {
+    LOCK.compare_exchange(0, tid, Acquire, Relaxed).is_ok()
+}
+
+/// Gives the lock back.
+pub fn unlock() {
+    LOCK.store(0, Release);
+}
+
+/// Where one lane's draining stopped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// Nothing to read now.
+    Empty,
+    /// More to read.
+    More,
+    /// A free waits for other lanes.
+    Parked,
+}
+
+/// Frees of unknown blocks, by address, that an allocation read later may settle.
+static mut DEBTS: [u64; 256] = [0; 256];
+static mut DEBT_COUNT: usize = 0;
+
+/// Addresses freed last (direct mapped). A free of an unknown block is a debt only where the same address was freed shortly before:
+/// else the block is from before our time, and nothing will settle it.
+static mut RECENT: [u64; 4096] = [0; 4096];
+
+/// When each lane was last seen empty; what comes later is younger.
+static mut SEEN_EMPTY: [u64; LANES_MAX] = [0; LANES_MAX];
+/// Since when a lane is stuck at a zero word; 0 not at all, [`ABANDONED`] when its block holds one that was passed.
+static mut STUCK_SINCE: [u64; LANES_MAX] = [0; LANES_MAX];
+/// A zero word that stays for so long was left by a handler that jumped out of a hook.
+const ABANDONED_NS: u64 = 1_000_000_000;
+const ABANDONED: u64 = 1;
+
+/// Records of a chunk: byte offsets in their block.
+static mut OFFSETS: [u16; CHUNK] = [0; CHUNK];
+/// Entries that the chunk killed.
+static mut KILLED: [Entry; CHUNK] = [Entry { lo: 0, hi: 0 }; CHUNK];
+static mut KILLED_COUNT: usize = 0;
+
+/// Starts anew (first image or forked child).
+pub fn reset() {
+    LOCK.store(0, Relaxed);
+    // SAFETY: one thread.
+    unsafe {
+        DEBT_COUNT = 0;
+        KILLED_COUNT = 0;
+        SEEN_EMPTY = [0; LANES_MAX];
+        STUCK_SINCE = [0; LANES_MAX];
+        TABLE.reset();
+        KINDS.reset();
+    }
+}
+
+/// Reads all rings to their ends. `last`: the process ends, nothing is waited for. The lock is held.
+pub fn drain(last: bool) {
+    let now = sys::now();
+    loop {
+        let lanes = LANES.load(Acquire);
+        let mut progress = false;
+        let mut parked = None;
+        for i in 0..lanes {
+            let (stop, read) = drain_lane(i, now, false, last);
+            progress |= read;
+            if stop == Stop::Parked {
+                parked = Some(i);
+            }
+        }
+        if !progress {
+            match parked {
+                // Every other ring has been read to its end since: the block is unknown.
+                Some(i) => drop(drain_lane(i, now, true, last)),
+                None => return,
+            }
+        }
+    }
+}
+
+/// Reads up to a block of lane `i`. Returns where it stopped and whether anything was read.
+fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> (Stop, bool) {
+    // SAFETY: i is below LANES; the lock is held, so the consumer side is ours.
+    unsafe {
+        let lane = spool::lane(i);
+        let mut c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+        if c.block == 0 {
+            c.block = (*lane).first.load(Acquire);
+            c.pos = BLOCK_WORDS as u32;
+            if c.block == 0 {
+                return (Stop::Empty, false);
+            }
+        }
+        let mut read_any = false;
+        let first_block = c.block;
+        loop {
+            let block = spool::block(c.block - 1);
+            let n = scan(block, c.pos as usize);
+            if n == 0 {
+                match pass_gap(i, lane, &mut c, block, now, last) {
+                    Gap::Next if c.block == first_block || !read_any => continue,
+                    Gap::Next => return (Stop::More, true),
+                    Gap::Passed => continue,
+                    Gap::Wait => {
+                        set_seen_empty(i, now);
+                        return (Stop::Empty, read_any);
+                    }
+                }
+            }
+            let stuck = &mut STUCK_SINCE[i as usize % LANES_MAX];
+            if *stuck != ABANDONED {
+                *stuck = 0;
+            }
+            stamp(i, lane, &mut c, block);
+            let mut parked = false;
+            let mut done = 0;
+            while done < n {
+                let at = OFFSETS[done % CHUNK] as usize;
+                if lines_full(&c) {
+                    break;
+                }
+                if !take(i, lane, &mut c, (block as *const u8).add(at).cast(), force) {
+                    parked = true;
+                    break;
+                }
+                force = false;
+                let w = ((block as *const u8).add(at) as *const u64).read();
+                c.pos = (at + record::words(w) * 8) as u32;
+                done += 1;
+            }
+            commit(lane, &c);
+            read_any |= done > 0;
+            if lines_full(&c) {
+                lines::flush_group();
+                c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+            }
+            if parked {
+                return (Stop::Parked, read_any);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn lines_full(c: &Commit) -> bool {
+    // The longest record: a realloc of a raw kind with a foreign old block.
+    c.k_len as usize + 4 * v93::MAX_LEN > K_CAP
+        || c.x_len as usize + 4 * v93::MAX_LEN > X_CAP
+        || c.z_len as usize + 2 * v93::MAX_LEN > Z_CAP
+        || c.t_len as usize + 4 * v93::MAX_LEN > T_CAP
+}
+
+fn set_seen_empty(i: u32, now: u64) {
+    // SAFETY: the lock is held.
+    unsafe { SEEN_EMPTY[i as usize % LANES_MAX] = now };
+}
+
+/// Finds up to [`CHUNK`] whole records from byte `pos` of a block, and brings their table lines nearer.
+#[inline(always)]
+unsafe fn scan(block: *mut Block, pos: usize) -> usize {
+    let base = block as *const u8;
+    let mut at = pos;
+    let mut n = 0;
+    // SAFETY: at stays within the block.
+    unsafe {
+        while n < CHUNK && at + 8 <= BLOCK {
+            let w = (*(base.add(at) as *const AtomicU64)).load(Acquire);
+            if w & record::START == 0 || record::op_of(w) == op::PAD {
+                break;
+            }
+            let len = record::words(w) * 8;
+            if at + len > BLOCK {
+                break;
+            }
+            if record::op_of(w) <= op::UNFREE {
+                TABLE.prefetch(record::low_of(w));
+            }
+            OFFSETS[n] = at as u16;
+            n += 1;
+            at += len;
+        }
+    }
+    n
+}
+
+enum Gap {
+    Next,
+    Passed,
+    Wait,
+}
+
+/// At something that is no record: the end of a block, a word not written yet, or one left behind.
+unsafe fn pass_gap(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block, now: u64, last: bool) -> Gap {
+    // SAFETY: the block is the lane's; the lock is held.
+    unsafe {
+        let w = if c.pos as usize + 8 <= BLOCK { (*((block as *const u8).add(c.pos as usize) as *const AtomicU64)).load(Acquire) } else { 0 };
+        let at_end = c.pos as usize + 8 > BLOCK || record::op_of(w) == op::PAD && w & record::START != 0;
+        let next = (*block).next.load(Acquire);
+        let stuck = &mut STUCK_SINCE[i as usize % LANES_MAX];
+        if at_end {
+            if next == 0 {
+                return Gap::Wait;
+            }
+            let whole = *stuck != ABANDONED;
+            let old = c.block;
+            c.block = next;
+            c.pos = BLOCK_WORDS as u32;
+            *stuck = 0;
+            commit(lane, c);
+            // A block with an abandoned word is not used again: the thread might still write there.
+            if whole {
+                core::ptr::write_bytes((block as *mut u8).add(BLOCK_WORDS), 0, BLOCK - BLOCK_WORDS);
+                (*block).next.store(0, Relaxed);
+                spool::give_block(old - 1);
+            }
+            return Gap::Next;
+        }
+        if w & record::START != 0 {
+            // A record that would not fit its block: damaged by the program. Skip the block.
+            c.pos = BLOCK as u32;
+            return Gap::Passed;
+        }
+        // A zero (or argument) word: being written, or abandoned. It can only be abandoned if something follows it.
+        if next == 0 && !follows(block, c.pos as usize) {
+            return Gap::Wait;
+        }
+        if *stuck <= ABANDONED {
+            *stuck = now;
+        }
+        if !last && (now - (*stuck).min(now)) < ABANDONED_NS {
+            return Gap::Wait;
+        }
+        (*lane).lost.fetch_add(1, Relaxed);
+        while c.pos as usize + 8 <= BLOCK && (*((block as *const u8).add(c.pos as usize) as *const AtomicU64)).load(Acquire) & record::START == 0 {
+            c.pos += 8;
+        }
+        *stuck = ABANDONED;
+        Gap::Passed
+    }
+}
+
+unsafe fn follows(block: *mut Block, pos: usize) -> bool {
+    let mut at = pos;
+    while at + 8 <= BLOCK {
+        // SAFETY: within the block.
+        if unsafe { (*((block as *const u8).add(at) as *const AtomicU64)).load(Relaxed) } != 0 {
+            return true;
+        }
+        at += 8;
+    }
+    false
+}
+
+/// Makes `c` the lane's state, then takes the killed entries out of the table.
+#[inline(always)]
+unsafe fn commit(lane: *mut Lane, c: &Commit) {
+    // SAFETY: the lock is held.
+    unsafe {
+        let other = ((*lane).which.load(Relaxed) & 1) ^ 1;
+        (*lane).commit[other as usize] = *c;
+        (*lane).which.store(other, Release);
+        let n = KILLED_COUNT;
+        KILLED_COUNT = 0;
+        for k in 0..n {
+            TABLE.erase(KILLED[k % CHUNK]);
+        }
+    }
+}
+
+/// Notes the earliest time at which the records that follow can have happened.
+#[inline(always)]
+unsafe fn stamp(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block) {
+    // SAFETY: the lock is held; the columns are the drain's.
+    unsafe {
+        let begun = if c.pos as usize == BLOCK_WORDS { (*block).t_ns.load(Relaxed) } else { 0 };
+        let from = begun.max(SEEN_EMPTY[i as usize % LANES_MAX]);
+        if c.events == 0 {
+            c.t0 = from.max(c.stamp_ns);
+            if c.t0 == 0 {
+                c.t0 = (*block).t_ns.load(Relaxed);
+            }
+            c.stamp_ns = c.t0;
+            c.stamp_events = 0;
+            return;
+        }
+        if from < c.stamp_ns + TICK || c.t_len as usize + 2 * v93::MAX_LEN > T_CAP {
+            return;
+        }
+        let ticks = (from - c.stamp_ns) / TICK;
+        let t = (*lane).t.as_mut_ptr();
+        c.t_len += v93::put(t.add(c.t_len as usize), (c.events - c.stamp_events) as u64) as u32;
+        c.t_len += v93::put(t.add(c.t_len as usize), ticks) as u32;
+        c.stamp_events = c.events;
+        c.stamp_ns += ticks * TICK;
+    }
+}
+
+/// Unit of column `t`, ns.
+pub const TICK: u64 = 100;
+
+/// Takes one record over into the pending batch. False: it has to wait for other lanes.
+#[inline(always)]
+unsafe fn take(i: u32, lane: *mut Lane, c: &mut Commit, words: *const u64, force: bool) -> bool {
+    // SAFETY: the record is whole; the lock is held.
+    unsafe {
+        let w = *words;
+        let o = record::op_of(w);
+        if o == op::FREE {
+            return take_free(i, lane, c, w, words, force);
+        }
+        if o < op::FREE {
+            take_alloc(i, lane, c, w, words);
+            return true;
+        }
+        take_other(i, lane, c, w, words, force)
+    }
+}
+
+#[inline(always)]
+unsafe fn put_k(lane: *mut Lane, c: &mut Commit, code: u64) {
+    // SAFETY: lines_full left room.
+    unsafe { c.k_len += v93::put((*lane).k.as_mut_ptr().add(c.k_len as usize), code) as u32 };
+}
+
+#[inline(always)]
+unsafe fn put_x(lane: *mut Lane, c: &mut Commit, v: u64) {
+    // SAFETY: lines_full left room.
+    unsafe { c.x_len += v93::put((*lane).x.as_mut_ptr().add(c.x_len as usize), v) as u32 };
+}
+
+#[inline(always)]
+unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *const u64) {
+    // SAFETY: the record is whole.
+    unsafe {
+        let arg = record::arg_of(w);
+        let mut flags = (arg & 7) as u8;
+        let (size, usable) = if arg & record::WIDE != 0 {
+            (*words.add(1), *words.add(2))
+        } else {
+            let v = *words.add(1);
+            (v & 0xff_ffff_ffff, (v & 0xff_ffff_ffff) + (v >> 40))
+        };
+        let func = record::op_of(w) - op::ALLOC;
+        let pend = c.pend;
+        if pend.what == 0 {
+            flags &= !(record::REPLACES as u8);
+        }
+        let (n, raw) = KINDS.number(func, size, usable.wrapping_sub(size), flags);
+        if n == 0 {
+            (*lane).lost.fetch_add(1, Relaxed);
+            return;
+        }
+        put_k(lane, c, n as u64 * 3);
+        if raw {
+            let z = (*lane).z.as_mut_ptr();
+            c.z_len += v93::put(z.add(c.z_len as usize), size) as u32;
+            c.z_len += v93::put(z.add(c.z_len as usize), usable.wrapping_sub(size)) as u32;
+        }
+        let addr3 = record::low_of(w);
+        if !TABLE.insert(Entry::new(addr3, i, c.seq)) {
+            (*lane).lost.fetch_add(1, Relaxed);
+        }
+        c.seq += 1;
+        c.events += 1;
+        c.allocs += 1;
+        c.bytes += size;
+        c.live += usable as i64;
+        if replaces(flags) {
+            end_pending(lane, c);
+        }
+        if c.live > c.peak {
+            c.peak = c.live;
+        }
+        if DEBT_COUNT > 0 {
+            settle(lane, c, addr3);
+        }
+    }
+}
+
+/// The old block of a realloc ends: its code follows the new block's (or stands alone).
+unsafe fn end_pending(lane: *mut Lane, c: &mut Commit) {
+    let p = c.pend;
+    c.pend = Pending::default();
+    // SAFETY: the lock is held.
+    unsafe {
+        match p.what {
+            1 => put_own_free(lane, c, p.seq),
+            2 => put_foreign_free(lane, c, p.lane, p.seq),
+            3 => put_unknown_free(lane, c, p.seq, p.usable),
+            _ => return,
+        }
+    }
+    c.frees += 1;
+    c.live -= p.usable as i64;
+}
+
+#[inline(always)]
+unsafe fn put_own_free(lane: *mut Lane, c: &mut Commit, seq: u64) {
+    let age = c.seq - seq;
+    let delta = seq as i64 - c.prev as i64;
+    let code = if age > 40 && delta != 0 && (-20..=20).contains(&delta) { v93::zigzag(delta) * 3 + 2 } else { age * 3 + 1 };
+    c.prev = seq;
+    // SAFETY: the lock is held.
+    unsafe { put_k(lane, c, code) };
+}
+
+unsafe fn put_foreign_free(lane: *mut Lane, c: &mut Commit, owner: u32, seq: u64) {
+    // SAFETY: the lock is held.
+    unsafe {
+        put_k(lane, c, 1);
+        put_x(lane, c, owner as u64 + 1);
+        let last = &mut c.x_last[owner as usize & 7];
+        let v = v93::zigzag(seq as i64 - *last as i64);
+        *last = seq;
+        put_x(lane, c, v);
+    }
+}
+
+unsafe fn put_unknown_free(lane: *mut Lane, c: &mut Commit, addr3: u64, usable: u64) {
+    // SAFETY: the lock is held.
+    unsafe {
+        put_k(lane, c, 1);
+        put_x(lane, c, 0);
+        put_x(lane, c, addr3);
+        put_x(lane, c, usable);
+        (*spool::header()).unknown_frees.fetch_add(1, Relaxed);
+        if DEBT_COUNT < 256 && RECENT[addr3 as usize >> 1 & 4095] == addr3 {
+            DEBTS[DEBT_COUNT % 256] = addr3;
+            DEBT_COUNT += 1;
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn settle(lane: *mut Lane, c: &mut Commit, addr3: u64) {
+    // SAFETY: the lock is held.
+    unsafe {
+        for d in 0..DEBT_COUNT {
+            if DEBTS[d % 256] != addr3 {
+                continue;
+            }
+            DEBT_COUNT -= 1;
+            DEBTS[d % 256] = DEBTS[DEBT_COUNT % 256];
+            if let Some(slot) = TABLE.find(addr3) {
+                let e = TABLE.get(slot);
+                TABLE.kill(slot);
+                kill_later(e);
+            }
+            put_k(lane, c, 2);
+            c.events += 1;
+            (*spool::header()).unknown_frees.fetch_sub(1, Relaxed);
+            return;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn kill_later(e: Entry) {
+    // SAFETY: the lock is held. A chunk kills at most one entry a record, and settles are rare: what does not fit goes at once.
+    unsafe {
+        if KILLED_COUNT < CHUNK {
+            KILLED[KILLED_COUNT % CHUNK] = e;
+            KILLED_COUNT += 1;
+        } else {
+            TABLE.erase(e);
+        }
+    }
+}
+
+/// Usable size that a FREE or REALLOC_FREE record states.
+#[inline(always)]
+unsafe fn freed_usable(w: u64, words: *const u64) -> u64 {
+    let units = record::arg_of(w);
+    // SAFETY: units 0 has an argument word.
+    if units == 0 { unsafe { *words.add(1) } } else { units * 16 - 8 }
+}
+
+#[inline(always)]
+unsafe fn take_free(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *const u64, force: bool) -> bool {
+    let addr3 = record::low_of(w);
+    // SAFETY: the lock is held.
+    unsafe {
+        let Some(slot) = TABLE.find(addr3) else { return take_unknown_free(lane, c, addr3, freed_usable(w, words), force) };
+        let e = TABLE.get(slot);
+        TABLE.kill(slot);
+        kill_later(e);
+        if e.lane() == i {
+            put_own_free(lane, c, e.seq());
+        } else {
+            put_foreign_free(lane, c, e.lane(), e.seq());
+        }
+        if LANES.load(Relaxed) > 1 {
+            RECENT[addr3 as usize >> 1 & 4095] = addr3;
+        }
+        c.events += 1;
+        c.frees += 1;
+        c.live -= freed_usable(w, words) as i64;
+        if MODE.load(Relaxed) == FAST {
+            unmark(addr3, freed_usable(w, words));
+        }
+    }
+    true
+}
+
+fn unmark(addr3: u64, usable: u64) {
+    // SAFETY: CONFIG is read-only.
+    if usable < unsafe { CONFIG.big } as u64 {
+        let mark = mark_of(addr3 << 3);
+        if mark.load(Relaxed) != 255 {
+            mark.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn take_unknown_free(lane: *mut Lane, c: &mut Commit, addr3: u64, usable: u64, force: bool) -> bool {
+    if !force && LANES.load(Relaxed) > 1 {
+        return false;
+    }
+    if MODE.load(Relaxed) == FAST {
+        return true; // its place in the marks belonged to another block
+    }
+    // SAFETY: the lock is held.
+    unsafe { put_unknown_free(lane, c, addr3, usable) };
+    c.events += 1;
+    c.frees += 1;
+    c.live -= usable as i64;
+    true
+}
+
+#[inline(never)]
+unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *const u64, force: bool) -> bool {
+    // SAFETY: the record is whole; the lock is held.
+    unsafe {
+        let low = record::low_of(w);
+        match record::op_of(w) {
+            op::REALLOC_FREE => {
+                let usable = freed_usable(w, words);
+                let pend = match TABLE.find(low) {
+                    Some(slot) => {
+                        let e = TABLE.get(slot);
+                        TABLE.kill(slot);
+                        kill_later(e);
+                        Pending { what: if e.lane() == i { 1 } else { 2 }, lane: e.lane(), seq: e.seq(), usable }
+                    }
+                    None if !force && LANES.load(Relaxed) > 1 => return false,
+                    None if MODE.load(Relaxed) == FAST => Pending::default(),
+                    None => Pending { what: 3, lane: 0, seq: low, usable },
+                };
+                // One was begun and left by a handler that jumped out: it ended its block, as far as one can tell.
+                finish_pending(lane, c);
+                c.pend = pend;
+            }
+            op::UNFREE => {
+                let p = c.pend;
+                c.pend = Pending::default();
+                if p.what == 1 || p.what == 2 {
+                    let e = Entry::new(low, if p.what == 1 { i } else { p.lane }, p.seq);
+                    forget_killed(e);
+                    if TABLE.find(low).is_none() {
+                        TABLE.insert(e);
+                    }
+                }
+            }
+            op::REALLOC_DONE => finish_pending(lane, c),
+            op::THREAD_START | op::THREAD_END => lines::thread(i, c.seq, w, words),
+            op::CHILD => lines::child(w, words),
+            _ => lines::map(i, w, words),
+        }
+    }
+    true
+}
+
+unsafe fn finish_pending(lane: *mut Lane, c: &mut Commit) {
+    if c.pend.what != 0 {
+        c.events += 1;
+        // SAFETY: the lock is held.
+        unsafe { end_pending(lane, c) };
+    }
+}
+
+/// A realloc failed within the chunk that killed its block: the entry stays.
+unsafe fn forget_killed(e: Entry) {
+    // SAFETY: the lock is held.
+    unsafe {
+        for k in 0..KILLED_COUNT {
+            if KILLED[k % CHUNK] == e {
+                KILLED_COUNT -= 1;
+                KILLED[k % CHUNK] = KILLED[KILLED_COUNT % CHUNK];
+                TABLE.revive(e);
+                return;
+            }
+        }
+    }
+}
+
+/// Old debts are settled by nothing any more. Called when a group has been written.
+pub fn clear_debts() {
+    // SAFETY: the lock is held.
+    unsafe { DEBT_COUNT = 0 };
+}
+
+/// The batch of lane `i` has been written: it starts anew.
+pub fn restart_batch(i: u32) {
+    // SAFETY: i is below LANES; the lock is held.
+    unsafe {
+        let lane = spool::lane(i);
+        let mut c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+        c.seq0 = c.seq;
+        (c.events, c.k_len, c.x_len, c.z_len, c.t_len, c.stamp_events) = (0, 0, 0, 0, 0, 0);
+        (c.allocs, c.frees, c.bytes) = (0, 0, 0);
+        c.prev = c.seq;
+        c.peak = c.live;
+        c.x_last = [0; 8];
+        let other = ((*lane).which.load(Relaxed) & 1) ^ 1;
+        (*lane).commit[other as usize] = c;
+        (*lane).which.store(other, Release);
+    }
+}

@@ -1,0 +1,200 @@
+//! `operator new` and `delete`. With the C++ library's own they are malloc and free by other names; some allocators (jemalloc, tcmalloc,
+//! mimalloc) bring their own, which go past malloc. Each call is counted once, as `operator new`, whichever way it goes.
+//!
+//! The entry points of `new` are assembly: a real `operator new` may throw through them, which needs a frame that the unwinder can
+//! read and that Rust does not own. They save the arguments, let [`memshim_new`] do the work where new is malloc, and go on to the
+//! real one when that fails (it calls the new-handler, and throws); where new bypasses malloc they call the real one and hand the
+//! block to [`memshim_new_done`].
+
+use super::heap::{call_real, ready, release};
+use crate::lane::{on_alloc, on_free};
+use crate::real::{CXX_BYPASSES_MALLOC, REAL};
+use core::arch::naked_asm;
+use core::ffi::c_void;
+use memshim_format::record::func;
+
+/// For the assembly: 1 where new bypasses malloc; set with the real functions.
+#[allow(non_upper_case_globals)]
+static mut memshim_new_bypass: u8 = 0;
+
+macro_rules! new_entries {
+    ($($name:ident, $slot:ident, $func:literal, $aligned:literal;)*) => {
+        $(
+            /// Where the real one is, for the assembly.
+            #[allow(non_upper_case_globals)]
+            static mut $slot: *const c_void = core::ptr::null();
+
+            /// # Safety
+            /// As the C++ operator.
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            #[allow(non_snake_case)]
+            pub unsafe extern "C" fn $name() {
+                naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                ".cfi_adjust_cfa_offset 8",
+                "push rsi",
+                ".cfi_adjust_cfa_offset 8",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 8",
+                "cmp byte ptr [rip + {bypass}], 0",
+                "jne 3f",
+                concat!("mov edx, ", $func),
+                concat!("mov ecx, ", $aligned),
+                "call {new}",
+                "test rax, rax",
+                "je 2f",
+                "add rsp, 24",
+                ".cfi_adjust_cfa_offset -24",
+                "ret",
+                ".cfi_adjust_cfa_offset 24",
+                "2:",
+                concat!("mov edi, ", $func),
+                "call {ready}",
+                "pop rdx",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rsi",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -8",
+                "mov rax, qword ptr [rip + {slot}]",
+                "test rax, rax",
+                "je 4f",
+                "jmp rax",
+                "4:",
+                "ret",
+                "3:",
+                ".cfi_adjust_cfa_offset 24",
+                "call qword ptr [rip + {slot}]",
+                "mov rdi, rax",
+                "mov rsi, qword ptr [rsp + 16]",
+                concat!("mov edx, ", $func),
+                "call {done}",
+                "add rsp, 24",
+                ".cfi_adjust_cfa_offset -24",
+                "ret",
+                ".cfi_endproc",
+                bypass = sym memshim_new_bypass,
+                new = sym memshim_new,
+                ready = sym memshim_new_handler_ready,
+                done = sym memshim_new_done,
+                slot = sym $slot,
+                );
+            }
+        )*
+
+        /// Hands the real functions to the assembly. One thread, at the start (and when new ones appear, see below).
+        pub fn settle() {
+            // SAFETY: one thread, or idempotent stores of the same pointers.
+            unsafe {
+                memshim_new_bypass = CXX_BYPASSES_MALLOC as u8;
+                $( $slot = REAL.$name.map_or(core::ptr::null(), |f| f as *const c_void); )*
+            }
+        }
+
+        /// Looks in the C++ library that a `dlopen` brought after the start.
+        unsafe fn settle_late(library: *mut c_void) {
+            // SAFETY: stores of pointers that are never taken back.
+            unsafe {
+                $( if $slot.is_null() { $slot = crate::real::symbol(library, concat!(stringify!($name), "\0")); } )*
+            }
+        }
+    };
+}
+
+new_entries! {
+    _Znwm, memshim_real_new, 9, 0;
+    _Znam, memshim_real_new_array, 10, 0;
+    _ZnwmRKSt9nothrow_t, memshim_real_new_nothrow, 9, 0;
+    _ZnamRKSt9nothrow_t, memshim_real_new_array_nothrow, 10, 0;
+    _ZnwmSt11align_val_t, memshim_real_new_aligned, 9, 1;
+    _ZnamSt11align_val_t, memshim_real_new_array_aligned, 10, 1;
+    _ZnwmSt11align_val_tRKSt9nothrow_t, memshim_real_new_aligned_nothrow, 9, 1;
+    _ZnamSt11align_val_tRKSt9nothrow_t, memshim_real_new_array_aligned_nothrow, 10, 1;
+}
+
+/// `operator new` where it is malloc: null when that fails. A size of 0 asks for 1, as the C++ library does.
+unsafe extern "C" fn memshim_new(size: usize, align: usize, func: u32, aligned: u32) -> *mut c_void {
+    let hot = ready();
+    let ask = size.max(1);
+    // SAFETY: the real functions as the C++ library would call them.
+    unsafe {
+        if memshim_new_bypass != 0 {
+            // Settled just now, by ready(): the real one is next.
+            return core::ptr::null_mut();
+        }
+        let p = if aligned == 0 { call_real!(malloc(ask), core::ptr::null_mut()) } else { call_real!(memalign(align, ask), core::ptr::null_mut()) };
+        if !p.is_null() && !hot.is_null() {
+            on_alloc(hot, func as u8, p, size, 0);
+        }
+        p
+    }
+}
+
+/// malloc failed: the real `operator new` is about to be called. A C++ library loaded by `dlopen` is looked for only now.
+unsafe extern "C" fn memshim_new_handler_ready(_func: u32) {
+    let open = crate::real::symbol(libc::RTLD_DEFAULT, "dlopen\0");
+    // SAFETY: dlopen's signature; RTLD_NOLOAD only finds what is there.
+    unsafe {
+        if memshim_real_new.is_null() && !open.is_null() {
+            let open: unsafe extern "C" fn(*const u8, i32) -> *mut c_void = core::mem::transmute(open);
+            let library = open(c"libstdc++.so.6".as_ptr().cast(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if !library.is_null() {
+                settle_late(library);
+            }
+        }
+    }
+}
+
+/// The allocator's own `operator new` returned.
+unsafe extern "C" fn memshim_new_done(p: *mut c_void, size: usize, func: u32) -> *mut c_void {
+    let hot = ready();
+    if !p.is_null() && !hot.is_null() {
+        // SAFETY: a live block.
+        unsafe { on_alloc(hot, func as u8, p, size, 0) };
+    }
+    p
+}
+
+macro_rules! deletes {
+    ($($name:ident($($arg:ident: $ty:ty),*) by $func:ident;)*) => { $(
+        /// # Safety
+        /// As the C++ operator.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case)]
+        pub unsafe extern "C" fn $name(p: *mut c_void, $($arg: $ty),*) {
+            // SAFETY: as called.
+            unsafe {
+                if memshim_new_bypass == 0 {
+                    $( let _ = $arg; )*
+                    release(func::$func, p);
+                    return;
+                }
+                let hot = ready();
+                if !p.is_null() && !hot.is_null() {
+                    on_free(hot, func::$func, p);
+                }
+                match REAL.$name {
+                    Some(f) => f(p, $($arg),*),
+                    None => call_real!(free(p), ()),
+                }
+            }
+        }
+    )* };
+}
+
+deletes! {
+    _ZdlPv() by DELETE;
+    _ZdaPv() by DELETE_ARRAY;
+    _ZdlPvm(size: usize) by DELETE;
+    _ZdaPvm(size: usize) by DELETE_ARRAY;
+    _ZdlPvRKSt9nothrow_t(tag: *const c_void) by DELETE;
+    _ZdaPvRKSt9nothrow_t(tag: *const c_void) by DELETE_ARRAY;
+    _ZdlPvSt11align_val_t(align: usize) by DELETE;
+    _ZdaPvSt11align_val_t(align: usize) by DELETE_ARRAY;
+    _ZdlPvmSt11align_val_t(size: usize, align: usize) by DELETE;
+    _ZdaPvmSt11align_val_t(size: usize, align: usize) by DELETE_ARRAY;
+    _ZdlPvSt11align_val_tRKSt9nothrow_t(align: usize, tag: *const c_void) by DELETE;
+    _ZdaPvSt11align_val_tRKSt9nothrow_t(align: usize, tag: *const c_void) by DELETE_ARRAY;
+}

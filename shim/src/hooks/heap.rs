@@ -1,0 +1,216 @@
+//! The malloc family.
+
+use crate::init;
+use crate::lane::{self, Hot, current, on_alloc, on_failed, on_free, on_realloc_begin, on_realloc_end};
+use crate::real::{self, REAL};
+use core::ffi::{c_int, c_void};
+use memshim_format::record::func;
+
+/// This thread's hot line, set up if need be; null: pass the call on and record nothing.
+#[inline(always)]
+pub fn ready() -> *mut Hot {
+    let hot = current();
+    if hot.is_null() { init::enter() } else { hot }
+}
+
+/// Calls the real function; `$none` where there is none (only while they are being looked up, or on a libc without it).
+macro_rules! call_real {
+    ($name:ident($($arg:expr),*), $none:expr) => {
+        match REAL.$name { Some(f) => f($($arg),*), None => $none }
+    };
+}
+pub(crate) use call_real;
+
+/// Records what an allocating function returned.
+#[inline(always)]
+unsafe fn allocated(hot: *mut Hot, func: u8, p: *mut c_void, size: usize) -> *mut c_void {
+    if !hot.is_null() {
+        // SAFETY: hot is this thread's; p is a live block.
+        unsafe { if p.is_null() { on_failed(hot) } else { on_alloc(hot, func, p, size, 0) } };
+    }
+    p
+}
+
+macro_rules! allocators {
+    ($($name:ident($($arg:ident),*) by $func:ident, size $size:expr, early $early:expr;)*) => { $(
+        /// # Safety
+        /// As the C function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: usize),*) -> *mut c_void {
+            let hot = ready();
+            // SAFETY: passed on as called.
+            unsafe {
+                let p = call_real!($name($($arg),*), $early);
+                allocated(hot, func::$func, p, $size)
+            }
+        }
+    )* };
+}
+
+allocators! {
+    malloc(size) by MALLOC, size size, early real::early_alloc(1, size);
+    calloc(count, size) by CALLOC, size count.wrapping_mul(size), early real::early_alloc(count, size);
+    aligned_alloc(align, size) by ALIGNED_ALLOC, size size, early core::ptr::null_mut();
+    memalign(align, size) by MEMALIGN, size size, early core::ptr::null_mut();
+    valloc(size) by VALLOC, size size, early core::ptr::null_mut();
+    pvalloc(size) by PVALLOC, size size, early core::ptr::null_mut();
+}
+
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
+    let hot = ready();
+    // SAFETY: passed on as called; on success *out is a live block.
+    unsafe {
+        let r = call_real!(posix_memalign(out, align, size), libc::ENOMEM);
+        if !hot.is_null() {
+            if r == 0 { on_alloc(hot, func::POSIX_MEMALIGN, *out, size, 0) } else { on_failed(hot) }
+        }
+        r
+    }
+}
+
+/// Frees a block by `func`. Blocks from before the allocator was known are left alone.
+#[inline(always)]
+pub unsafe fn release(func: u8, p: *mut c_void) {
+    if p.is_null() {
+        return;
+    }
+    let hot = ready();
+    // SAFETY: p is a live block of the program's.
+    unsafe {
+        if !hot.is_null() {
+            on_free(hot, func, p);
+        }
+        if !real::GLIBC && real::is_early(p) {
+            return;
+        }
+        call_real!(free(p), ());
+    }
+}
+
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(p: *mut c_void) {
+    // SAFETY: as called.
+    unsafe { release(func::FREE, p) }
+}
+
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cfree(p: *mut c_void) {
+    // SAFETY: as called; cfree is free by an older name.
+    unsafe { release(func::CFREE, p) }
+}
+
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_sized(p: *mut c_void, size: usize) {
+    // SAFETY: as called.
+    unsafe { release_sized(p, |p| if let Some(f) = REAL.free_sized { f(p, size) } else { call_real!(free(p), ()) }) }
+}
+
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_aligned_sized(p: *mut c_void, align: usize, size: usize) {
+    // SAFETY: as called.
+    unsafe { release_sized(p, |p| if let Some(f) = REAL.free_aligned_sized { f(p, align, size) } else { call_real!(free(p), ()) }) }
+}
+
+#[inline(always)]
+unsafe fn release_sized(p: *mut c_void, real_free: impl FnOnce(*mut c_void)) {
+    if p.is_null() {
+        return;
+    }
+    let hot = ready();
+    if !hot.is_null() {
+        // SAFETY: p is a live block of the program's.
+        unsafe { on_free(hot, func::FREE_SIZED, p) };
+    }
+    real_free(p);
+}
+
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: as called.
+    unsafe { resize(func::REALLOC, old, size, || call_real!(realloc(old, size), real::early_alloc(1, size))) }
+}
+
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reallocarray(old: *mut c_void, count: usize, size: usize) -> *mut c_void {
+    let Some(total) = count.checked_mul(size) else {
+        // SAFETY: glibc's errno location; the block stays as it is.
+        unsafe {
+            *libc::__errno_location() = libc::ENOMEM;
+            let hot = ready();
+            if !hot.is_null() {
+                on_failed(hot);
+            }
+        }
+        return core::ptr::null_mut();
+    };
+    // The real reallocarray of some allocators calls realloc by name, which is our hook: counted there, once. So it is made one here.
+    // SAFETY: as called.
+    unsafe { resize(func::REALLOCARRAY, old, total, || call_real!(realloc(old, total), core::ptr::null_mut())) }
+}
+
+#[inline(always)]
+unsafe fn resize(func: u8, old: *mut c_void, size: usize, call: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    let hot = ready();
+    // SAFETY: old is null or a live block; hot is this thread's.
+    unsafe {
+        if hot.is_null() {
+            return if !real::GLIBC && real::is_early(old) { move_early(old, size) } else { call() };
+        }
+        if old.is_null() {
+            return allocated(hot, func, call(), size);
+        }
+        if !real::GLIBC && real::is_early(old) {
+            return allocated(hot, func, move_early(old, size), size);
+        }
+        let was = on_realloc_begin(hot, old);
+        let p = call();
+        on_realloc_end(hot, func, old, was, p, size);
+        p
+    }
+}
+
+/// A block from before the allocator was known moves to the allocator; its size is not known to it, so it is copied up to the new one
+/// (early blocks lie in glibc's heap, which has more behind them).
+#[cold]
+unsafe fn move_early(old: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: glibc's header tells the old block's usable size.
+    unsafe {
+        let p = call_real!(malloc(size), core::ptr::null_mut());
+        if !p.is_null() {
+            let had = (*old.cast::<usize>().sub(1) & !7) - 8;
+            core::ptr::copy_nonoverlapping(old.cast::<u8>(), p.cast::<u8>(), had.min(size));
+        }
+        p
+    }
+}
+
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(p: *mut c_void) -> usize {
+    if !init::resolved() {
+        lane_begin();
+    }
+    // SAFETY: passed on as called.
+    unsafe { call_real!(malloc_usable_size(p), 0) }
+}
+
+#[cold]
+fn lane_begin() {
+    let _: *mut lane::Hot = init::enter();
+}

@@ -1,0 +1,163 @@
+//! Processes and threads: fork, exec, spawn, exit, and the calls that must find the process without our writer thread.
+
+use super::heap::{call_real, ready};
+use crate::lane::{Hot, push};
+use crate::real::REAL;
+use crate::sys::{self, sys};
+use crate::{init, writer};
+use core::arch::naked_asm;
+use core::ffi::{c_char, c_int, c_void};
+use memshim_format::record::{op, start};
+
+/// # Safety
+/// `hot` is null or this thread's.
+unsafe fn child(hot: *mut Hot, how: u64, pid: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !hot.is_null() && (*hot).mode != crate::config::COUNT {
+            push(hot, [start(op::CHILD, how, pid as u64), sys::now()]);
+        }
+    }
+}
+
+/// # Safety
+/// As the C function. The child finds its hot lines wiped and sets itself up at its first event.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fork() -> c_int {
+    let hot = ready();
+    // SAFETY: passed on as called.
+    unsafe {
+        let r = call_real!(fork(), -1);
+        if r > 0 {
+            child(hot, 0, r as u32);
+        }
+        r
+    }
+}
+
+macro_rules! exits {
+    ($($name:ident)*) => { $(
+        /// # Safety
+        /// As the C function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(code: c_int) -> ! {
+            init::finish("_exit", Some(code));
+            loop {
+                // SAFETY: ends the process.
+                unsafe { sys!(libc::SYS_exit_group, code) };
+            }
+        }
+    )* };
+}
+exits!(_exit _Exit);
+
+macro_rules! spawns {
+    ($($name:ident)*) => { $(
+        /// # Safety
+        /// As the C function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            pid: *mut c_int,
+            path: *const c_char,
+            acts: *const c_void,
+            attr: *const c_void,
+            argv: *const *const c_char,
+            env: *const *const c_char,
+        ) -> c_int {
+            let hot = ready();
+            let mut own = 0;
+            // SAFETY: passed on as called, with a place for the pid where the program wants none.
+            unsafe {
+                let place = if pid.is_null() { &raw mut own } else { pid };
+                let r = call_real!($name(place, path, acts, attr, argv, env), libc::ENOSYS);
+                if r == 0 {
+                    child(hot, 2, *place as u32);
+                }
+                r
+            }
+        }
+    )* };
+}
+spawns!(posix_spawn posix_spawnp);
+
+/// # Safety
+/// As the C function. Where the limit of threads is reached, ours gives way to the program's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(thread: *mut c_void, attr: *const c_void, start: *const c_void, arg: *mut c_void) -> c_int {
+    ready();
+    // SAFETY: passed on as called.
+    unsafe {
+        let r = call_real!(pthread_create(thread, attr, start, arg), libc::EAGAIN);
+        if r == libc::EAGAIN && writer::alive() {
+            writer::stop();
+            return call_real!(pthread_create(thread, attr, start, arg), libc::EAGAIN);
+        }
+        r
+    }
+}
+
+macro_rules! alone {
+    ($($name:ident($($arg:ident: $ty:ty),*);)*) => { $(
+        /// # Safety
+        /// As the C function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> c_int {
+            ready();
+            // SAFETY: passed on as called.
+            writer::without(|| unsafe { call_real!($name($($arg),*), -1) })
+        }
+    )* };
+}
+alone! {
+    setuid(id: u32);
+    setgid(id: u32);
+    seteuid(id: u32);
+    setegid(id: u32);
+    setreuid(a: u32, b: u32);
+    setregid(a: u32, b: u32);
+    setresuid(a: u32, b: u32, c: u32);
+    setresgid(a: u32, b: u32, c: u32);
+    setgroups(n: usize, list: *const u32);
+    unshare(flags: c_int);
+    setns(fd: c_int, flags: c_int);
+}
+
+/// The exec family only has something done before it; arguments, also variable ones, stay where they are.
+macro_rules! execs {
+    ($($name:ident, $slot:ident;)*) => {
+        $(
+            static mut $slot: *const c_void = core::ptr::null();
+
+            /// # Safety
+            /// As the C function.
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name() {
+                naked_asm!(
+                    "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+                    "call {before}",
+                    "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+                    "jmp qword ptr [rip + {slot}]",
+                    before = sym init::before_exec,
+                    slot = sym $slot,
+                );
+            }
+        )*
+
+        /// Hands the real functions to the trampolines. One thread, at the start.
+        pub fn settle() {
+            // SAFETY: one thread.
+            unsafe { $( $slot = REAL.$name.map_or(core::ptr::null(), |f| f as *const c_void); )* }
+        }
+    };
+}
+execs! {
+    execve, REAL_EXECVE;
+    execv, REAL_EXECV;
+    execvp, REAL_EXECVP;
+    execvpe, REAL_EXECVPE;
+    execl, REAL_EXECL;
+    execlp, REAL_EXECLP;
+    execle, REAL_EXECLE;
+    fexecve, REAL_FEXECVE;
+}

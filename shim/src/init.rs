@@ -1,0 +1,437 @@
+//! Beginning and end: the first image of a process, a forked child, exec, exit.
+
+use crate::config::{self, CONFIG, COUNT};
+use crate::lane::{self, HOTS, Hot, LANES, MODE};
+use crate::sink::{self, Opened, SINK};
+use crate::spool::{self, HOTS_LEN, SPOOL};
+use crate::sys::{self, sys};
+use crate::text::Text;
+use crate::{drain, lines, proc, real, snapshot, tls, writer};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+/// 0 nothing yet, 1 being set up, 2 recording, 3 not recording (switched off, excluded, or no trace to be had).
+static PHASE: AtomicU32 = AtomicU32::new(0);
+
+/// A page the kernel wipes in a forked child: its first word is 1 in the process that set it up.
+static mut ALIVE: *mut u32 = core::ptr::null_mut();
+
+static mut INHERITED: Option<(u32, i64, i64)> = None;
+static mut THREAD_KEY: Option<u32> = None;
+static mut SET_SPECIFIC: Option<unsafe extern "C" fn(u32, *const c_void) -> c_int> = None;
+
+/// Parent pid, live bytes and live blocks at the fork, in a forked child.
+pub fn inherited() -> Option<(u32, i64, i64)> {
+    // SAFETY: set while one thread exists.
+    unsafe { INHERITED }
+}
+
+/// Whether real functions are known and calls may be passed on.
+#[inline]
+pub fn resolved() -> bool {
+    // SAFETY: written once before the phase changes.
+    unsafe { real::REAL.malloc.is_some() }
+}
+
+/// The cold path of every hook: sets up whatever is missing and returns this thread's [`Hot`], null when nothing is to be recorded.
+#[cold]
+#[inline(never)]
+pub fn enter() -> *mut Hot {
+    let phase = PHASE.load(Acquire);
+    if phase == 1 || phase == 3 {
+        return core::ptr::null_mut();
+    }
+    sys::keep_errno(|| {
+        let signals = sys::block_signals();
+        // SAFETY: ALIVE is set before phase 2.
+        unsafe {
+            if phase == 0 {
+                if PHASE.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
+                    begin();
+                }
+            } else if *ALIVE == 0 && PHASE.compare_exchange(2, 1, AcqRel, Relaxed).is_ok() {
+                begin_child();
+            }
+        }
+        let mut hot = core::ptr::null_mut();
+        if PHASE.load(Acquire) == 2 {
+            hot = lane::current();
+            if hot.is_null() {
+                hot = lane::acquire();
+                tls::set_hot(hot);
+                tell_key();
+            }
+        }
+        sys::restore_signals(signals);
+        hot
+    })
+}
+
+/// Asks pthread to tell us of this thread's end.
+fn tell_key() {
+    // SAFETY: our key and its function, looked up at the start.
+    unsafe {
+        if let (Some(key), Some(set)) = (THREAD_KEY, SET_SPECIFIC) {
+            set(key, 1 as *const c_void);
+        }
+    }
+}
+
+/// Runs in an ending thread, once in each of glibc's four rounds of destructors; in the last the lane is given back (to be used again
+/// when the thread is really gone: others' destructors still allocate).
+unsafe extern "C" fn thread_ends(round: *mut c_void) {
+    let round = round as usize;
+    let hot = lane::current();
+    if hot.is_null() {
+        return;
+    }
+    // SAFETY: our key; the lane is this thread's.
+    unsafe {
+        if round < 4 {
+            if let (Some(key), Some(set)) = (THREAD_KEY, SET_SPECIFIC) {
+                set(key, (round + 1) as *const c_void);
+            }
+            return;
+        }
+        lane::on_thread_end(hot, proc::thread_name());
+    }
+}
+
+/// Sets up the first image of a process, or one that exec made. Signals are blocked, one thread exists.
+unsafe fn begin() {
+    // SAFETY: one thread.
+    unsafe {
+        real::resolve();
+        crate::hooks::cxx::settle();
+        crate::hooks::process::settle();
+        config::read();
+        let mut name = [0u8; 16];
+        let n = proc::comm(name.as_mut_ptr(), 16);
+        if CONFIG.off || !config::program_wanted(name.get(..n).unwrap_or(b"")) {
+            PHASE.store(3, Release);
+            return;
+        }
+        if !map_private() {
+            PHASE.store(3, Release);
+            return;
+        }
+        match sink::open() {
+            Opened::Failed(what, errno) => {
+                refuse(what, errno);
+                return;
+            }
+            Opened::Ready { header_due } => {
+                if !SINK.first && !CONFIG.follow {
+                    PHASE.store(3, Release);
+                    return;
+                }
+                if CONFIG.complaint[0] != 0 {
+                    let c = &*(&raw const CONFIG.complaint);
+                    sink::complain(c.get(..c.iter().position(|b| *b == 0).unwrap_or(0)).unwrap_or(b""));
+                }
+                sink::note_length();
+                take_old_spool_away();
+                if header_due {
+                    lines::header_now();
+                }
+            }
+        }
+        start_recording();
+        register_exit();
+    }
+}
+
+/// Sets up a forked child. Signals are blocked, one thread exists.
+unsafe fn begin_child() {
+    // SAFETY: one thread. The mappings are the parent's, shared with it: read, then let go.
+    unsafe {
+        let s = lines::totals();
+        INHERITED = Some((SPOOL.pid, s.live, s.blocks));
+        let (old_fd, old_id) = (SPOOL.fd, SPOOL.id);
+        let (table, _) = crate::table::TABLE.size();
+        crate::table::TABLE.release(table as usize);
+        sys::unmap(SPOOL.base, memshim_format::spool::TABLE_OFF);
+        if old_fd >= 0 && sys::identity(old_fd) == old_id {
+            sys::close(old_fd);
+        }
+        *ALIVE = 1;
+        writer::forget();
+        lines::reset();
+        lines::restart_counts();
+        if !CONFIG.follow {
+            PHASE.store(3, Release);
+            return;
+        }
+        CONFIG.mode = CONFIG.asked;
+        match sink::open_child() {
+            Opened::Failed(what, errno) => {
+                refuse(what, errno);
+                return;
+            }
+            Opened::Ready { .. } => {
+                sink::note_length();
+                lines::header_now();
+            }
+        }
+        start_recording();
+    }
+}
+
+/// Memory that a forked child finds wiped: the hot lines and the word that tells.
+unsafe fn map_private() -> bool {
+    // SAFETY: one thread.
+    unsafe {
+        let p = sys::map_anon(HOTS_LEN + 4096);
+        if p.is_null() {
+            return false;
+        }
+        const MADV_WIPEONFORK: i32 = 18;
+        let wiped = sys!(libc::SYS_madvise, p, HOTS_LEN + 4096, MADV_WIPEONFORK) == 0;
+        HOTS = p.cast();
+        ALIVE = p.add(HOTS_LEN).cast();
+        *ALIVE = 1;
+        if !wiped {
+            // A kernel before 4.14: forks through libc are told of, raw ones are not.
+            let f = real::symbol(libc::RTLD_DEFAULT, "__register_atfork\0");
+            if !f.is_null() {
+                let register: unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *const c_void) -> c_int = core::mem::transmute(f);
+                register(core::ptr::null(), core::ptr::null(), wipe as *const c_void, core::ptr::null());
+            }
+        }
+        true
+    }
+}
+
+/// What the kernel does where it can.
+unsafe extern "C" fn wipe() {
+    // SAFETY: a fresh child has one thread.
+    unsafe { core::ptr::write_bytes(HOTS.cast::<u8>(), 0, HOTS_LEN + 4096) };
+}
+
+/// No trace can be written: one line says why, and the program runs on unrecorded.
+unsafe fn refuse(what: &str, errno: i32) {
+    PHASE.store(3, Release);
+    if what.is_empty() {
+        return;
+    }
+    let mut b = [0u8; 768];
+    let mut t = Text::over(&mut b);
+    // SAFETY: one thread.
+    unsafe {
+        let out = &*(&raw const CONFIG.out);
+        let n = out.iter().position(|c| *c == 0).unwrap_or(0).min(400);
+        t.str("memshim: ").str(what).str(" ").bytes(out.get(..n).unwrap_or(b"")).str(": ").str(sink::reason(errno));
+        t.str("; the program runs on, not recorded. Set MEMSHIM_OUT to a path that can be written.\n");
+        sink::complain(t.as_bytes());
+    }
+}
+
+unsafe fn spool_path(t: &mut Text) {
+    // SAFETY: one thread.
+    unsafe {
+        let p = &*(&raw const SINK.path);
+        t.bytes(p.get(..p.iter().position(|c| *c == 0).unwrap_or(0)).unwrap_or(b"")).str(".spool");
+    }
+}
+
+/// The spool that an image before this one (exec) or a process of this name left: kept for the reader under a number if it holds
+/// anything, else removed.
+unsafe fn take_old_spool_away() {
+    let mut from = [0u8; 4300];
+    let mut to = [0u8; 4300];
+    // SAFETY: one thread; paths are zero-terminated.
+    unsafe {
+        let mut t = Text::over(&mut from);
+        spool_path(&mut t);
+        t.str("\0");
+        let fd = sys::openat(libc::AT_FDCWD, from.as_ptr(), libc::O_RDONLY | libc::O_NOFOLLOW, 0);
+        if fd < 0 {
+            return;
+        }
+        let clean = spool::is_settled(fd);
+        sys::close(fd);
+        if clean {
+            sys!(libc::SYS_unlink, from.as_ptr());
+            return;
+        }
+        for n in 0..1000 {
+            let mut t = Text::over(&mut to);
+            spool_path(&mut t);
+            t.str(".").num(SINK.exec as u64 + n).str("\0");
+            let r = sys!(libc::SYS_renameat2, libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::RENAME_NOREPLACE);
+            if r != -libc::EEXIST as i64 {
+                return;
+            }
+        }
+    }
+}
+
+/// Spool, first snapshot, writer. The trace is open.
+unsafe fn start_recording() {
+    // SAFETY: one thread.
+    unsafe {
+        drain::reset();
+        let path = &mut *(&raw mut SPOOL.path);
+        *path = [0; 4200];
+        let mut t = Text::over(path);
+        spool_path(&mut t);
+        t.str("\0");
+        let shareable = SINK.is_regular_own();
+        let at = if shareable { path.as_ptr() } else { core::ptr::null() };
+        if !spool::create(at, "the trace is not a file of this process's own") {
+            PHASE.store(3, Release);
+            return;
+        }
+        let h = spool::header();
+        (*h).start_ticks = SINK.me.1;
+        (*h).exec = SINK.exec;
+        (*h).mode = CONFIG.mode;
+        (*h).glibc = real::GLIBC as u32;
+        if !SPOOL.shared {
+            lines::note(&["spool private: ", SPOOL.reason]);
+        }
+        snapshot::open();
+        snapshot::snap("start");
+        writer::forget();
+        MODE.store(if SINK.trouble == 0 { CONFIG.mode } else { COUNT }, Relaxed);
+        if !writer::start() {
+            lines::note(&["writer thread could not start: events are written by the program's threads; the RSS is sampled when they are"]);
+        }
+        PHASE.store(2, Release);
+    }
+}
+
+unsafe extern "C" {
+    fn on_exit(f: unsafe extern "C" fn(c_int, *mut c_void), arg: *mut c_void) -> c_int;
+    fn __cxa_at_quick_exit(f: unsafe extern "C" fn(*mut c_void), dso: *mut c_void) -> c_int;
+}
+
+/// Handlers run last registered first: ours, registered before the program's, run after its handlers and all destructors.
+unsafe fn register_exit() {
+    // SAFETY: plain registrations; one thread.
+    unsafe {
+        on_exit(exits, core::ptr::null_mut());
+        __cxa_at_quick_exit(quick_exits, core::ptr::null_mut());
+        let create = real::symbol(libc::RTLD_DEFAULT, "pthread_key_create\0");
+        let set = real::symbol(libc::RTLD_DEFAULT, "pthread_setspecific\0");
+        if !create.is_null() && !set.is_null() {
+            let create: unsafe extern "C" fn(*mut u32, unsafe extern "C" fn(*mut c_void)) -> c_int = core::mem::transmute(create);
+            let mut key = 0;
+            if create(&mut key, thread_ends) == 0 {
+                THREAD_KEY = Some(key);
+                SET_SPECIFIC = Some(core::mem::transmute::<*mut c_void, unsafe extern "C" fn(u32, *const c_void) -> c_int>(set));
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn exits(code: c_int, _: *mut c_void) {
+    finish("exit", Some(code));
+}
+
+unsafe extern "C" fn quick_exits(_: *mut c_void) {
+    finish("quick_exit", None);
+}
+
+/// Whether this is the recording process itself: not a vfork child in its memory, not a child that has not begun.
+fn is_us() -> bool {
+    // SAFETY: ALIVE is set before phase 2.
+    unsafe { PHASE.load(Acquire) == 2 && *ALIVE == 1 && sys::getpid() == SPOOL.pid }
+}
+
+/// The process ends: everything is written and the spool goes.
+pub fn finish(how: &str, code: Option<i32>) {
+    if PHASE.load(Acquire) == 2 && unsafe { *ALIVE } == 0 {
+        // A child that allocated nothing yet: it leaves a trace all the same, with its lineage.
+        enter();
+    }
+    if !is_us() {
+        return;
+    }
+    sys::keep_errno(|| {
+        let signals = sys::block_signals();
+        if writer::lock_within_a_second() {
+            drain::drain(true);
+            let now = sys::now();
+            lines::calls(now, true);
+            snapshot::sample(now);
+            snapshot::snap("exit");
+            lines::flush_group();
+            lines::end(how, code);
+            // SAFETY: the lock is held.
+            unsafe {
+                if SINK.trouble == 0 {
+                    (*spool::header()).ended.store(1, Relaxed);
+                    if SPOOL.shared {
+                        unlink_spool();
+                    }
+                }
+            }
+            // What comes now is after the end; nothing is written any more.
+            lane::switch_mode(COUNT);
+            drain::unlock();
+        }
+        sys::restore_signals(signals);
+    });
+}
+
+unsafe fn unlink_spool() {
+    // SAFETY: path is zero-terminated; another file of that name (the folder was replaced) is not ours to remove.
+    unsafe {
+        let fd = sys::openat(libc::AT_FDCWD, SPOOL.path.as_ptr(), libc::O_RDONLY | libc::O_NOFOLLOW, 0);
+        if fd >= 0 {
+            let same = sys::identity(fd) == SPOOL.id;
+            sys::close(fd);
+            if same {
+                sys!(libc::SYS_unlink, SPOOL.path.as_ptr());
+            }
+        }
+    }
+}
+
+/// This process is about to exec: what it recorded is written. If the exec fails, recording just goes on.
+pub extern "C" fn before_exec() {
+    if !resolved() {
+        enter();
+    }
+    if !is_us() {
+        return;
+    }
+    sys::keep_errno(|| {
+        let signals = sys::block_signals();
+        if writer::lock_within_a_second() {
+            drain::drain(true);
+            let now = sys::now();
+            lines::calls(now, true);
+            snapshot::snap("exec");
+            lines::flush_group();
+            lines::exec(now);
+            drain::unlock();
+        }
+        sys::restore_signals(signals);
+    });
+}
+
+/// A write failed: from now on calls are only counted; the counts stay in the spool.
+pub fn writing_failed(errno: i32) {
+    // SAFETY: the header is there once the spool is.
+    unsafe {
+        if !SPOOL.base.is_null() {
+            (*spool::header()).trouble.store(errno as u32, Relaxed);
+        }
+    }
+    if MODE.load(Relaxed) != 0 || LANES.load(Relaxed) > 0 {
+        lane::switch_mode(COUNT);
+    }
+}
+
+/// The constructor: begins, where no allocation has come before.
+unsafe extern "C" fn constructor() {
+    if PHASE.load(Acquire) == 0 {
+        enter();
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: unsafe extern "C" fn() = constructor;

@@ -1,0 +1,122 @@
+//! The dictionary of allocations (function, size, slack, flags): a number for each, so that an event is one small code.
+//! The rows lie in the spool; a hash index in private memory finds them. It belongs to the drain.
+
+use crate::spool::{self, kind};
+use crate::sys;
+use core::sync::atomic::Ordering::Relaxed;
+use memshim_format::record;
+use memshim_format::spool::{FNS_MAX, KINDS_MAX, KINDS_OFF, Kind};
+
+/// The index.
+pub struct Kinds {
+    /// Numbers (0 empty) at their hash, open addressing.
+    index: *mut u32,
+    count: u32,
+    /// Rows that have memory.
+    backed: u32,
+    /// The last kind found at each place of a small cache: key and number.
+    cache: *mut (Kind, u32),
+}
+
+pub static mut KINDS: Kinds = Kinds { index: core::ptr::null_mut(), count: 0, backed: 0, cache: core::ptr::null_mut() };
+
+const INDEX: usize = 2 * KINDS_MAX;
+const CACHE: usize = 1024;
+/// Rows given memory at a time.
+const STEP: u32 = 1024;
+/// Numbers kept for the kinds of size −1: one for each function and set of flags.
+const RAW: u32 = (FNS_MAX * 8) as u32;
+
+/// Private memory of the index, in bytes.
+pub const PRIVATE: usize = INDEX * 4 + CACHE * size_of::<(Kind, u32)>();
+
+#[inline(always)]
+fn hash(k: &Kind) -> u64 {
+    let x = (k.size as u64) << 16 ^ (k.slack as u64) << 8 ^ (k.func as u64) << 3 ^ k.flags as u64;
+    x.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Kinds {
+    /// Starts empty (a new image, a forked child). Memory is kept, zeroed.
+    pub fn reset(&mut self) {
+        self.count = 0;
+        self.backed = 0;
+        if self.index.is_null() {
+            let p = sys::map_anon(PRIVATE);
+            self.index = p.cast();
+            // SAFETY: the mapping holds both; an index is a multiple of 16 bytes.
+            self.cache = if p.is_null() { p.cast() } else { unsafe { p.add(INDEX * 4).cast() } };
+        } else {
+            // SAFETY: the mapping is PRIVATE bytes.
+            unsafe { core::ptr::write_bytes(self.index.cast::<u8>(), 0, PRIVATE) };
+        }
+    }
+
+    /// Number of a kind (from 1) and whether size and slack go into column `z`. 0: no memory.
+    #[inline(always)]
+    pub fn number(&mut self, func: u8, size: u64, slack: u64, flags: u8) -> (u32, bool) {
+        let key = Kind { size: size as i64, slack: slack as u32, func, flags, pad: 0 };
+        let h = hash(&key);
+        // SAFETY: the cache has CACHE entries; memory is checked at reset.
+        unsafe {
+            if self.cache.is_null() {
+                return (0, false);
+            }
+            let c = self.cache.add((h >> 54) as usize % CACHE);
+            if (*c).1 != 0 && (*c).0 == key {
+                return ((*c).1, false);
+            }
+            let wide = slack > u32::MAX as u64 || size > i64::MAX as u64;
+            let n = if wide { 0 } else { self.find_or_add(key, h, KINDS_MAX as u32 - RAW) };
+            if n != 0 {
+                c.write((key, n));
+                return (n, false);
+            }
+            let raw = Kind { size: -1, slack: 0, func, flags, pad: 0 };
+            (self.find_or_add(raw, hash(&raw), KINDS_MAX as u32), true)
+        }
+    }
+
+    #[inline(never)]
+    unsafe fn find_or_add(&mut self, key: Kind, h: u64, most: u32) -> u32 {
+        let mut i = (h >> 40) as usize % INDEX;
+        // SAFETY: i < INDEX; numbers in the index are rows that exist.
+        unsafe {
+            loop {
+                let n = *self.index.add(i);
+                if n == 0 {
+                    break;
+                }
+                if *kind(n as usize - 1) == key {
+                    return n;
+                }
+                i = (i + 1) % INDEX;
+            }
+            if self.count >= most {
+                return 0;
+            }
+            if self.count >= self.backed {
+                if !spool::back(KINDS_OFF + self.backed as usize * size_of::<Kind>(), STEP as usize * size_of::<Kind>()) {
+                    return 0;
+                }
+                self.backed += STEP;
+            }
+            kind(self.count as usize).write(key);
+            self.count += 1;
+            *self.index.add(i) = self.count;
+            (*spool::header()).kinds.store(self.count, Relaxed);
+        }
+        self.count
+    }
+
+    /// Kinds defined.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+}
+
+/// Whether an event of this kind ends an old block too.
+#[inline(always)]
+pub fn replaces(flags: u8) -> bool {
+    flags as u64 & record::REPLACES != 0
+}

@@ -1,0 +1,491 @@
+//! A thread's side of recording: its exact counts and its ring, both in the spool, so that a killed process loses nothing.
+//!
+//! Signal handlers allocate and map too, at any instant, on this very thread. So a push first *reserves* its words with a single
+//! instruction (`xadd` without a lock prefix: atomic for this thread), then writes them last to first; a handler in between reserves
+//! the words after. The drain stops at a zero word, so it never reads a record half written; a handler that jumps out of a hook
+//! leaves a zero word that the drain passes over later. Counters are single add instructions for the same reason.
+//!
+//! [`Hot`] is private memory that the kernel wipes in a forked child (`MADV_WIPEONFORK`): there every field is zero, `mode` is none
+//! of the recording modes, and the first event takes the cold path, which sets the child up anew; also after a raw `fork` syscall,
+//! of which no handler tells.
+
+use crate::config::{CONFIG, FAST, FULL};
+use crate::{spool, sys, tls, writer};
+use core::arch::asm;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use memshim_format::record::{self, op, start};
+use memshim_format::spool::{BLOCK, BLOCK_WORDS, Block, LANES_MAX, Lane};
+
+/// What the fast path of a thread needs, one cache line.
+#[repr(C, align(64))]
+pub struct Hot {
+    /// Address of the next free word of the block being filled; 0 before the first.
+    pub cur: u64,
+    /// The lane in the spool.
+    pub lane: *mut Lane,
+    /// [`FAST`], [`FULL`] or [`crate::config::COUNT`]; anything else: not set up.
+    pub mode: u32,
+    /// Number of the lane.
+    pub index: u32,
+    /// Bytes until the next sample (fast mode).
+    pub left: i64,
+    /// State of the sampler's generator.
+    pub rng: u64,
+    /// Index + 1 of the block being filled.
+    pub block: u32,
+}
+
+/// One for every lane; wiped on fork.
+pub static mut HOTS: *mut Hot = core::ptr::null_mut();
+
+/// States of lanes in private memory, so that looking for a free one touches few lines: 0 never used, 1 in use, 2 its thread is ending.
+pub static STATES: [AtomicU8; LANES_MAX] = [const { AtomicU8::new(0) }; LANES_MAX];
+
+/// Samples (fast mode): how many recorded small blocks hash to each place. A free looks here whether it must be recorded.
+pub static MARKS: [AtomicU8; 65536] = [const { AtomicU8::new(0) }; 65536];
+
+/// Adds to a counter in one instruction.
+///
+/// # Safety
+/// `p` is valid.
+#[inline(always)]
+unsafe fn add(p: *const AtomicU64, v: u64) {
+    // SAFETY: the caller's promise; one thread writes the cell, the instruction cannot be torn by a signal.
+    unsafe { asm!("add qword ptr [{p}], {v}", p = in(reg) p, v = in(reg) v, options(nostack)) };
+}
+
+/// Adds and returns the value before, in one instruction.
+///
+/// # Safety
+/// `p` is valid.
+#[inline(always)]
+unsafe fn xadd(p: *mut u64, v: u64) -> u64 {
+    let mut r = v;
+    // SAFETY: as for add.
+    unsafe { asm!("xadd qword ptr [{p}], {r}", p = in(reg) p, r = inout(reg) r, options(nostack)) };
+    r
+}
+
+/// Place of an address in [`MARKS`].
+#[inline(always)]
+pub fn mark_of(addr: u64) -> &'static AtomicU8 {
+    let h = (addr >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+    // SAFETY: h < 65536.
+    unsafe { MARKS.get_unchecked(h as usize) }
+}
+
+/// Usable size of a live block.
+///
+/// # Safety
+/// `p` is a live block of the program's allocator.
+#[inline(always)]
+pub unsafe fn usable(p: *mut libc::c_void) -> usize {
+    // SAFETY: in glibc the word before a block is its chunk's size with three flag bits, bit 1 saying that the chunk is a mapping of
+    // its own, whose header takes one word more. Settled at start to be glibc's.
+    unsafe {
+        if crate::real::GLIBC {
+            let s = *p.cast::<usize>().sub(1);
+            (s & !7) - 8 - ((s & 2) << 2)
+        } else {
+            usable_elsewhere(p)
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn usable_elsewhere(p: *mut libc::c_void) -> usize {
+    if crate::real::is_early(p) {
+        return 0;
+    }
+    // SAFETY: the allocator's own answer about its own block.
+    unsafe { crate::real::REAL.malloc_usable_size.map_or(0, |f| f(p)) }
+}
+
+/// The thread's [`Hot`] when it records, else null. The only test on the fast path.
+#[inline(always)]
+pub fn current() -> *mut Hot {
+    let hot = tls::hot();
+    // SAFETY: a non-null pointer is into HOTS, which is never unmapped.
+    if !hot.is_null() && unsafe { (*hot).mode } != 0 { hot } else { core::ptr::null_mut() }
+}
+
+/// Records an allocation that succeeded.
+///
+/// # Safety
+/// `hot` is this thread's and set up; `p` is a live block.
+#[inline(always)]
+pub unsafe fn on_alloc(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, flags: u64) {
+    // SAFETY: the lane is this thread's; func < FNS_MAX.
+    unsafe {
+        let lane = (*hot).lane;
+        let usable = usable(p);
+        let cell = (*lane).counts.get_unchecked(func as usize);
+        add(cell.as_ptr(), 1);
+        add(cell.as_ptr().add(1), size as u64);
+        let live = xadd((*lane).live.as_ptr().cast(), usable as u64).wrapping_add(usable as u64) as i64;
+        if live > (*lane).hi.load(Relaxed) {
+            (*lane).hi.store(live, Relaxed);
+        }
+        if (*hot).mode == FULL {
+            push_alloc(hot, func, p, size, usable, flags);
+        } else {
+            let left = (*hot).left - size as i64;
+            (*hot).left = left;
+            if left < 0 || size >= CONFIG.big {
+                chosen(hot, func, p, size, usable, flags);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn push_alloc(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, usable: usize, flags: u64) {
+    let slack = usable.wrapping_sub(size);
+    let addr3 = p as u64 >> 3;
+    // SAFETY: the caller's hot.
+    unsafe {
+        if size < 1 << 40 && slack < 1 << 23 {
+            push(hot, [start(op::ALLOC + func, flags, addr3), size as u64 | (slack as u64) << 40]);
+        } else {
+            push(hot, [start(op::ALLOC + func, flags | record::WIDE, addr3), size as u64, usable as u64]);
+        }
+    }
+}
+
+/// Fast mode: a call that is recorded by itself, because it is big or because the sampler's countdown ran out.
+#[cold]
+#[inline(never)]
+unsafe fn chosen(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, usable: usize, flags: u64) {
+    // SAFETY: the caller's hot.
+    unsafe {
+        if (*hot).mode != FAST {
+            (*hot).left = i64::MAX;
+            return;
+        }
+        if size >= CONFIG.big {
+            (*hot).left += size as i64; // the sampler is about the others
+            push_alloc(hot, func, p, size, usable, flags);
+            return;
+        }
+        (*hot).left = draw(hot);
+        let mark = mark_of(p as u64);
+        if mark.fetch_add(1, Relaxed) == 255 {
+            mark.store(255, Relaxed);
+        }
+        push_alloc(hot, func, p, size, usable, flags | record::SAMPLED);
+    }
+}
+
+/// Bytes until the next sample: exponential with mean `CONFIG.sample`, so that a call of s bytes is taken with probability
+/// 1 − exp(−s/mean) whatever came before; its weight in estimates is the inverse.
+unsafe fn draw(hot: *mut Hot) -> i64 {
+    // SAFETY: the caller's hot.
+    unsafe {
+        let mut x = (*hot).rng;
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (*hot).rng = x;
+        // u in (0, 1], 53 bits; −ln u = 64·ln2 − …, by exponent and a series for the mantissa m in [1, 2).
+        let u = (x >> 11) + 1;
+        let e = 63 - u.leading_zeros() as i64;
+        let m = f64::from_bits((u << (63 - e) << 1 >> 12) | 0x3ff0_0000_0000_0000);
+        let y = (m - 1.0) / (m + 1.0);
+        let y2 = y * y;
+        let ln_m = 2.0 * y * (1.0 + y2 * (1.0 / 3.0 + y2 * (1.0 / 5.0 + y2 * (1.0 / 7.0 + y2 / 9.0))));
+        let ln_u = (e - 53) as f64 * core::f64::consts::LN_2 + ln_m;
+        (-ln_u * CONFIG.sample as f64) as i64
+    }
+}
+
+/// Records a free that is about to happen.
+///
+/// # Safety
+/// `hot` is this thread's and set up; `p` is a live block.
+#[inline(always)]
+pub unsafe fn on_free(hot: *mut Hot, func: u8, p: *mut libc::c_void) {
+    // SAFETY: as for on_alloc.
+    unsafe {
+        let lane = (*hot).lane;
+        let usable = usable(p);
+        add((*lane).counts.get_unchecked(func as usize).as_ptr(), 1);
+        add((*lane).live.as_ptr().cast(), (usable as u64).wrapping_neg());
+        if (*hot).mode == FULL || usable >= CONFIG.big || mark_of(p as u64).load(Relaxed) != 0 {
+            push_free(hot, op::FREE, p, usable);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn push_free(hot: *mut Hot, op: u8, p: *mut libc::c_void, usable: usize) {
+    let units = (usable + 8) >> 4;
+    let addr3 = p as u64 >> 3;
+    // SAFETY: the caller's hot.
+    unsafe {
+        if usable & 15 == 8 && units < 4096 {
+            push(hot, [start(op, units as u64, addr3)]);
+        } else {
+            push(hot, [start(op, 0, addr3), usable as u64]);
+        }
+    }
+}
+
+/// First half of a realloc of `old`, before the real one: its block may be another thread's by the time the real one returns.
+/// Returns what the second half needs.
+///
+/// # Safety
+/// As [`on_free`].
+#[inline(always)]
+pub unsafe fn on_realloc_begin(hot: *mut Hot, old: *mut libc::c_void) -> Replaced {
+    // SAFETY: as on_free.
+    unsafe {
+        let usable = usable(old);
+        let mode = (*hot).mode;
+        let recorded = mode == FULL || mode == FAST && (usable >= CONFIG.big || mark_of(old as u64).load(Relaxed) != 0);
+        if recorded {
+            push_free(hot, op::REALLOC_FREE, old, usable);
+        }
+        Replaced { usable, recorded }
+    }
+}
+
+/// The old block of a realloc under way.
+#[derive(Clone, Copy)]
+pub struct Replaced {
+    usable: usize,
+    recorded: bool,
+}
+
+/// Second half: the realloc gave a new block (`p`), ended the old one without (`p` null, size 0), or failed.
+///
+/// # Safety
+/// As [`on_alloc`]; `was` is what the first half returned for `old`.
+#[inline(always)]
+pub unsafe fn on_realloc_end(hot: *mut Hot, func: u8, old: *mut libc::c_void, was: Replaced, p: *mut libc::c_void, size: usize) {
+    // SAFETY: the caller's hot and blocks.
+    unsafe {
+        let lane = (*hot).lane;
+        if p.is_null() && size != 0 {
+            if was.recorded {
+                push(hot, [start(op::UNFREE, 0, old as u64 >> 3)]);
+            }
+            on_failed(hot);
+            return;
+        }
+        add((*lane).live.as_ptr().cast(), (was.usable as u64).wrapping_neg());
+        add((*lane).replaced.as_ptr().cast(), 1);
+        if !p.is_null() {
+            let in_place = if p == old { record::IN_PLACE } else { 0 };
+            on_alloc(hot, func, p, size, record::REPLACES | in_place);
+        }
+        if was.recorded && ((*hot).mode == FAST || p.is_null()) {
+            push(hot, [start(op::REALLOC_DONE, 0, 0)]);
+        }
+    }
+}
+
+/// A call that failed.
+///
+/// # Safety
+/// `hot` is this thread's and set up.
+#[cold]
+#[inline(never)]
+pub unsafe fn on_failed(hot: *mut Hot) {
+    // SAFETY: the caller's hot.
+    unsafe { add((*(*hot).lane).failed.as_ptr().cast(), 1) };
+}
+
+/// Whether `len` bytes at `at` lie in the words of one block: told by the address alone, so that a handler which begins a new block at
+/// any instant cannot confuse it.
+#[inline(always)]
+const fn fits(at: u64, len: u64) -> bool {
+    (at & (BLOCK as u64 - 1)).wrapping_sub(BLOCK_WORDS as u64) <= BLOCK as u64 - BLOCK_WORDS as u64 - len
+}
+
+/// Puts a record into the ring.
+///
+/// # Safety
+/// `hot` is this thread's and set up.
+#[inline(always)]
+pub unsafe fn push<const N: usize>(hot: *mut Hot, words: [u64; N]) {
+    // SAFETY: the reserved words are ours alone.
+    unsafe {
+        let at = xadd(&raw mut (*hot).cur, N as u64 * 8);
+        if fits(at, N as u64 * 8) {
+            put(at, words.as_ptr(), N);
+        } else {
+            push_in_new_block(hot, words.as_ptr(), N, at);
+        }
+    }
+}
+
+/// Writes the words, the first one last.
+#[inline(always)]
+unsafe fn put(at: u64, words: *const u64, n: usize) {
+    let p = at as *mut u64;
+    // SAFETY: n reserved words.
+    unsafe {
+        let mut i = n;
+        while i > 1 {
+            i -= 1;
+            p.add(i).write(*words.add(i));
+        }
+        (*(p as *const AtomicU64)).store(*words, Release);
+    }
+}
+
+/// Marks the rest of a block, from `at` on, as not used.
+unsafe fn pad(at: u64) {
+    if fits(at, 8) {
+        // SAFETY: a reserved word.
+        unsafe { (*(at as *const AtomicU64)).store(start(op::PAD, 0, 0), Release) };
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64) {
+    let signals = sys::block_signals();
+    let len = n as u64 * 8;
+    // SAFETY: signals are blocked, so nothing on this thread comes in between.
+    unsafe {
+        // The words from `at` to the end of its block are this reservation's, whatever a handler has done since.
+        pad(at);
+        if !fits((*hot).cur, len) {
+            pad((*hot).cur);
+            if !begin_block(hot) {
+                add((*(*hot).lane).lost.as_ptr().cast(), 1);
+                sys::restore_signals(signals);
+                return;
+            }
+        }
+        let at = (*hot).cur;
+        (*hot).cur = at + len;
+        put(at, words, n);
+    }
+    sys::restore_signals(signals);
+}
+
+/// Gives the lane its next block. Signals are blocked. Waits within bounds when memory for rings is used up.
+unsafe fn begin_block(hot: *mut Hot) -> bool {
+    let Some(index) = spool::take_block() else { return false };
+    // SAFETY: the block is ours until it is linked; the lane is this thread's.
+    unsafe {
+        let block: *mut Block = spool::block(index);
+        (*block).next.store(0, Relaxed);
+        (*block).lane.store((*hot).index, Relaxed);
+        (*block).t_ns.store(sys::now(), Relaxed);
+        if (*hot).block == 0 {
+            (*(*hot).lane).first.store(index + 1, Release);
+        } else {
+            (*spool::block((*hot).block - 1)).next.store(index + 1, Release);
+        }
+        (*hot).block = index + 1;
+        (*hot).cur = block as u64 + BLOCK_WORDS as u64;
+    }
+    writer::block_filled();
+    true
+}
+
+/// Lanes ever used.
+pub static LANES: AtomicU32 = AtomicU32::new(0);
+
+/// Gives this thread a lane. Signals are blocked, the shim is ready.
+pub fn acquire() -> *mut Hot {
+    let pid = unsafe { spool::SPOOL.pid };
+    let tid = sys::gettid();
+    let used = LANES.load(Acquire) as usize;
+    let mut found = None;
+    for (i, s) in STATES.iter().take(used).enumerate() {
+        if s.load(Relaxed) == 2 {
+            // SAFETY: i < used lanes.
+            let owner = unsafe { (*spool::lane(i as u32)).tid.load(Relaxed) };
+            if !sys::thread_exists(pid, owner) && s.compare_exchange(2, 1, AcqRel, Relaxed).is_ok() {
+                found = Some(i as u32);
+                break;
+            }
+        }
+    }
+    if found.is_none() && used >= 64 {
+        found = reclaim_silent(pid, used);
+    }
+    let index = match found {
+        Some(i) => i,
+        None => match spool::new_lane() {
+            Some(i) => i,
+            None => return core::ptr::null_mut(),
+        },
+    };
+    // SAFETY: the lane is this thread's now; HOTS has LANES_MAX entries.
+    unsafe {
+        let hot = HOTS.add(index as usize);
+        let lane = spool::lane(index);
+        (*lane).tid.store(tid, Relaxed);
+        (*lane).state.store(1, Relaxed);
+        (*hot).lane = lane;
+        (*hot).index = index;
+        if (*hot).rng == 0 {
+            (*hot).rng = sys::now() ^ (tid as u64) << 32 | 1;
+            (*hot).left = draw(hot);
+        }
+        (*hot).mode = MODE.load(Relaxed);
+        if (*hot).mode != crate::config::COUNT {
+            push(hot, [start(op::THREAD_START, 0, tid as u64), sys::now()]);
+        }
+        hot
+    }
+}
+
+/// A lane whose thread went without telling (raw exit, a key destructor that never ran).
+fn reclaim_silent(pid: u32, used: usize) -> Option<u32> {
+    for (i, s) in STATES.iter().take(used).enumerate() {
+        if s.load(Relaxed) == 1 {
+            // SAFETY: i < used lanes.
+            let owner = unsafe { (*spool::lane(i as u32)).tid.load(Relaxed) };
+            if owner != 0 && !sys::thread_exists(pid, owner) && s.compare_exchange(1, 2, AcqRel, Relaxed).is_ok() {
+                s.store(1, Relaxed);
+                return Some(i as u32);
+            }
+        }
+    }
+    None
+}
+
+/// Mode for threads that begin, and the one that [`switch_mode`] gave all.
+pub static MODE: AtomicU32 = AtomicU32::new(0);
+
+/// Changes the mode of every lane (the trace reached its cap, or cannot be written).
+pub fn switch_mode(mode: u32) {
+    MODE.store(mode, Relaxed);
+    for i in 0..LANES.load(Acquire) as usize {
+        // SAFETY: HOTS has LANES_MAX entries; mode is a word that the owner only reads.
+        unsafe {
+            let m = &raw mut (*HOTS.add(i)).mode;
+            if *m != 0 {
+                m.write_volatile(mode);
+            }
+        }
+    }
+}
+
+/// The thread ends: its name is noted, its lane can be another's when it is gone.
+///
+/// # Safety
+/// `hot` is this thread's and set up.
+pub unsafe fn on_thread_end(hot: *mut Hot, name: [u8; 16]) {
+    // SAFETY: the caller's hot.
+    unsafe {
+        if (*hot).mode != crate::config::COUNT {
+            let mut w = [0u64; 3];
+            for (i, c) in name.iter().enumerate() {
+                w[i / 6] |= (*c as u64) << (8 * (i % 6));
+            }
+            let tid = (*(*hot).lane).tid.load(Relaxed);
+            push(hot, [start(op::THREAD_END, 0, tid as u64), sys::now(), w[0], w[1], w[2]]);
+        }
+        (*(*hot).lane).state.store(2, Relaxed);
+        if let Some(s) = STATES.get((*hot).index as usize) {
+            s.store(2, Release);
+        }
+    }
+}

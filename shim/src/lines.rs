@@ -1,0 +1,506 @@
+//! The lines of a trace (see docs/trace-format.md): header, groups of batches with their kinds, side lines, counts, end.
+//! The drain's lock is held wherever lines are made.
+
+use crate::config::{CONFIG, FAST, FULL};
+use crate::lane::{LANES, MODE};
+use crate::sink::{self, SINK};
+use crate::spool::{self, SPOOL};
+use crate::text::Text;
+use crate::{drain, kinds, proc, real, sys};
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::Ordering::*;
+use memshim_format::record::{self, FNS, func, op};
+use memshim_format::spool::*;
+
+/// Staging memory for lines; more than two of the longest.
+const STAGE: usize = 256 << 10;
+static mut STAGE_AT: *mut u8 = core::ptr::null_mut();
+
+/// Private memory that lines take, in bytes.
+pub const PRIVATE: usize = STAGE;
+
+fn stage() -> Text {
+    // SAFETY: the lock is held (or one thread exists); the mapping is kept.
+    unsafe {
+        if STAGE_AT.is_null() {
+            STAGE_AT = sys::map_anon(STAGE);
+        }
+        let room = if STAGE_AT.is_null() { 0 } else { STAGE };
+        Text::raw(if room == 0 { core::ptr::dangling_mut() } else { STAGE_AT }, room)
+    }
+}
+
+/// A line that says which process the following lines are of.
+pub fn process_mark(t: &mut Text, who: (u32, u64)) {
+    t.str("{\"type\":\"process\"").field("pid", who.0 as u64).field("start_ticks", who.1).str("}\n");
+}
+
+fn cstr<'a>(p: *const c_char) -> &'a [u8] {
+    // SAFETY: zero-terminated strings of the initial stack or of the loader, or null.
+    if p.is_null() { b"" } else { unsafe { CStr::from_ptr(p) }.to_bytes() }
+}
+
+/// Writes the header line. One thread.
+pub fn header_now() {
+    let mut t = stage();
+    let mut name = [0u8; 4096];
+    // SAFETY: one thread; settings are read-only.
+    unsafe {
+        let (parent, _) = proc::parent_and_start();
+        t.str("{\"type\":\"header\",\"v\":1,\"run\":\"").hex64(SINK.run).str("\"");
+        t.field("pid", SINK.me.0 as u64).field("ppid", parent as u64).field("start_ticks", SINK.me.1);
+        t.field("pid_ns", proc::pid_namespace()).field("exec", SINK.exec as u64);
+        t.field("mono_ns", sys::now()).field("wall_ns", sys::wall());
+        t.str(",\"mode\":\"").str(if CONFIG.mode == FULL { "full" } else { "fast" }).str("\",\"cols\":\"v93\",\"tick_ns\":100");
+        let n = proc::host(name.as_mut_ptr(), name.len());
+        t.str(",\"host\":").quoted(name.get(..n).unwrap_or(b""));
+        let n = proc::exe(name.as_mut_ptr(), name.len());
+        t.str(",\"exe\":").quoted(name.get(..n).unwrap_or(b"")).str(",\"argv\":[");
+        for i in 0..CONFIG.argc {
+            let arg = cstr(*CONFIG.argv.add(i));
+            if t.room() < STAGE / 2 || arg.len() > STAGE / 16 {
+                t.str(if i > 0 { ",\"…\"" } else { "\"…\"" });
+                break;
+            }
+            if i > 0 {
+                t.str(",");
+            }
+            t.quoted(arg);
+        }
+        let n = proc::cwd(name.as_mut_ptr(), name.len());
+        t.str("],\"cwd\":").quoted(name.get(..n).unwrap_or(b""));
+        if CONFIG.rank >= 0 {
+            t.field("rank", CONFIG.rank as u64);
+        } else {
+            t.str(",\"rank\":null");
+        }
+        t.str(",\"job\":");
+        if CONFIG.job.is_null() {
+            t.str("null");
+        } else {
+            t.quoted(cstr(CONFIG.job));
+        }
+        t.field("interval_ns", CONFIG.interval_ns).field("big", CONFIG.big as u64).field("sample", CONFIG.sample as u64).field("page", 4096);
+        t.str(",\"allocator\":");
+        match real::ALLOCATOR {
+            real::Allocator::Glibc => t.str("\"glibc\",\"slack\":24"),
+            real::Allocator::Program => t.str("\"the program's own, not seen\",\"slack\":null"),
+            real::Allocator::Other => t.quoted(cstr(real::ALLOCATOR_FILE)).str(",\"slack\":null"),
+        };
+        t.str(",\"fns\":[");
+        for (i, f) in FNS.iter().enumerate() {
+            t.str(if i > 0 { ",\"" } else { "\"" }).str(f).str("\"");
+        }
+        t.str("]");
+        if let Some((from, live, blocks)) = crate::init::inherited() {
+            t.str(",\"inherited\":{\"from\":").num(from as u64).signed("live", live).signed("blocks", blocks).str("}");
+        }
+        t.str("}\n");
+    }
+    sink::write(t.as_bytes());
+}
+
+/// Writes a `note` line.
+pub fn note(what: &[&str]) {
+    let mut b = [0u8; 512];
+    let mut t = Text::over(&mut b);
+    t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":\"");
+    for w in what {
+        t.str(w);
+    }
+    t.str("\"}\n");
+    sink::write(t.as_bytes());
+}
+
+/// Side lines go to the spool first, so that a kill does not lose them.
+fn side(make: impl FnOnce(&mut Text)) {
+    // SAFETY: the lock is held, so the memory is ours; side text lies in the spool.
+    unsafe {
+        let mut t = Text::over(&mut *(&raw mut SIDE_LINE));
+        make(&mut t);
+        let h = spool::header();
+        let mut len = (*h).side_len.load(Relaxed) as usize;
+        if !side_backed() {
+            sink::write(t.as_bytes());
+            return;
+        }
+        if len + t.len() > SIDE_CAP {
+            flush_side();
+            len = 0;
+        }
+        core::ptr::copy_nonoverlapping(t.as_bytes().as_ptr(), SPOOL.base.add(SIDE_OFF + len), t.len());
+        (*h).side_len.store((len + t.len()) as u64, Release);
+    }
+}
+
+static mut SIDE_BACKED: bool = false;
+static mut SIDE_LINE: [u8; 512] = [0; 512];
+
+unsafe fn side_backed() -> bool {
+    // SAFETY: the lock is held.
+    unsafe {
+        if !SIDE_BACKED {
+            SIDE_BACKED = spool::back(SIDE_OFF, SIDE_CAP);
+        }
+        SIDE_BACKED
+    }
+}
+
+fn flush_side() {
+    // SAFETY: the lock is held; side text lies in the spool.
+    unsafe {
+        let h = spool::header();
+        let len = (*h).side_len.load(Relaxed) as usize;
+        if len > 0 {
+            sink::write(core::slice::from_raw_parts(SPOOL.base.add(SIDE_OFF), len.min(SIDE_CAP)));
+            (*h).side_len.store(0, Release);
+        }
+    }
+}
+
+/// A forked child starts with no side memory.
+pub fn reset() {
+    // SAFETY: one thread.
+    unsafe { SIDE_BACKED = false };
+}
+
+/// THREAD_START and THREAD_END records.
+pub unsafe fn thread(lane: u32, seq: u64, w: u64, words: *const u64) {
+    // SAFETY: the record is whole.
+    unsafe {
+        let ends = record::op_of(w) == op::THREAD_END;
+        let mut name = [0u8; 18];
+        if ends {
+            for (i, c) in name.iter_mut().enumerate() {
+                *c = (*words.add(2 + i / 6) >> (8 * (i % 6))) as u8;
+            }
+        }
+        let t_ns = *words.add(1);
+        side(|t| {
+            t.str("{\"type\":\"thread\"").field("t", t_ns).field("lane", lane as u64).field("tid", record::low_of(w)).field("seq", seq);
+            t.str(if ends { ",\"what\":\"end\"" } else { ",\"what\":\"start\"" });
+            if ends {
+                let n = name.iter().position(|c| *c == 0).unwrap_or(16);
+                t.str(",\"name\":").quoted(name.get(..n).unwrap_or(b""));
+            }
+            t.str("}\n");
+        });
+    }
+}
+
+/// Names of threads that live, from `/proc`, at the end.
+fn live_names() {
+    // SAFETY: the lock is held.
+    unsafe {
+        for i in 0..LANES.load(Acquire) {
+            let lane = spool::lane(i);
+            if (*lane).state.load(Relaxed) == 2 {
+                continue;
+            }
+            let tid = (*lane).tid.load(Relaxed);
+            let mut path = [0u8; 64];
+            Text::over(&mut path).str("/proc/self/task/").num(tid as u64).str("/comm\0");
+            let mut name = [0u8; 32];
+            let n = proc::read_file(path.as_ptr(), &mut name);
+            let name = name.get(..n.saturating_sub(1)).unwrap_or(b"");
+            if n > 0 {
+                side(|t| {
+                    t.str("{\"type\":\"thread\"").field("t", sys::now()).field("lane", i as u64).field("tid", tid as u64);
+                    t.field("seq", 0).str(",\"what\":\"name\",\"name\":").quoted(name).str("}\n");
+                });
+            }
+        }
+    }
+}
+
+/// CHILD records.
+pub unsafe fn child(w: u64, words: *const u64) {
+    let how = match record::arg_of(w) {
+        0 => "fork",
+        1 => "vfork",
+        2 => "spawn",
+        _ => "exec",
+    };
+    // SAFETY: the record is whole.
+    let t_ns = unsafe { *words.add(1) };
+    side(|t| {
+        t.str("{\"type\":\"child\"").field("t", t_ns).str(",\"how\":\"").str(how).str("\"").field("pid", record::low_of(w)).str("}\n");
+    });
+}
+
+/// Map records.
+pub unsafe fn map(lane: u32, w: u64, words: *const u64) {
+    // SAFETY: the record is whole: its op says how many words it has.
+    unsafe {
+        let arg = |i: usize| *words.add(i);
+        let (name, n) = match record::op_of(w) {
+            op::MMAP => ("mmap", 5),
+            op::MUNMAP => ("munmap", 3),
+            op::MREMAP => ("mremap", 7),
+            op::MPROTECT => ("mprotect", 4),
+            op::MADVISE => ("madvise", 4),
+            op::BRK => ("brk", 3),
+            op::SHMAT => ("shmat", 3),
+            op::SHMDT => ("shmdt", 2),
+            op::UNDO => ("undo", 0),
+            _ => return,
+        };
+        side(|t| {
+            t.str("{\"type\":\"maps\",\"ev\":[[\"").str(name).str("\",").num(record::low_of(w));
+            let mut from = 1;
+            if name == "mremap" {
+                t.str(",").num(arg(1));
+                from = 2;
+            }
+            for i in from..=n {
+                t.str(",");
+                if name == "mmap" && i == 4 {
+                    t.num(arg(i) >> 32).str(",").num(arg(i) & 0xffff_ffff);
+                } else {
+                    t.num(arg(i));
+                }
+                if i == from {
+                    t.str(",").num(lane as u64);
+                }
+            }
+            if name == "shmdt" {
+                t.str(",0");
+            }
+            t.str("]]}\n");
+        });
+    }
+}
+
+/// Writes everything that is pending: kinds, side lines, and the batches of all lanes as one group.
+pub fn flush_group() {
+    // SAFETY: the lock is held.
+    unsafe {
+        let h = spool::header();
+        flush_kinds(h);
+        flush_side();
+        let group = (*h).group.load(Relaxed);
+        let mut t = stage();
+        let mut staged_from = 0;
+        let mut any = false;
+        let now = sys::now();
+        for i in 0..LANES.load(Acquire) {
+            let lane = spool::lane(i);
+            let c = &(*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+            if c.events == 0 {
+                continue;
+            }
+            if t.room() < LANE + 1024 {
+                written(&mut t, staged_from, i);
+                staged_from = i;
+            }
+            batch(&mut t, group, i, lane, c, now);
+            any = true;
+        }
+        if any {
+            written(&mut t, staged_from, LANES.load(Acquire));
+            (*h).group.store(group + 1, Release);
+            drain::clear_debts();
+        }
+    }
+}
+
+/// Writes the staged batches of lanes `from..to` and starts these anew.
+unsafe fn written(t: &mut Text, from: u32, to: u32) {
+    sink::write(t.as_bytes());
+    t.clear();
+    for i in from..to {
+        drain::restart_batch(i);
+    }
+}
+
+unsafe fn batch(t: &mut Text, group: u64, i: u32, lane: *mut Lane, c: &Commit, now: u64) {
+    // SAFETY: the columns hold the bytes that the commit says.
+    let column = |p: *const u8, n: u32| unsafe { core::slice::from_raw_parts(p, n as usize) };
+    // SAFETY: as above.
+    let (k, x, z, ts) = unsafe {
+        (
+            column((&raw const (*lane).k).cast(), c.k_len),
+            column((&raw const (*lane).x).cast(), c.x_len),
+            column((&raw const (*lane).z).cast(), c.z_len),
+            column((&raw const (*lane).t).cast(), c.t_len),
+        )
+    };
+    t.str("{\"type\":\"ev\"").field("g", group).field("lane", i as u64).field("n", c.events as u64).field("seq", c.seq0);
+    t.field("t0", c.t0).field("t1", now).str(",\"t\":\"").bytes(ts).str("\",\"k\":\"").bytes(k).str("\"");
+    if !x.is_empty() {
+        t.str(",\"x\":\"").bytes(x).str("\"");
+    }
+    if !z.is_empty() {
+        t.str(",\"z\":\"").bytes(z).str("\"");
+    }
+    t.field("allocs", c.allocs as u64).field("frees", c.frees as u64).field("bytes", c.bytes).signed("live", c.live).signed("peak", c.peak);
+    t.str("}\n");
+    // SAFETY: the header is there; the lock is held.
+    unsafe { (*spool::header()).recorded.fetch_add(c.events as u64, Relaxed) };
+}
+
+unsafe fn flush_kinds(h: *mut Header) {
+    // SAFETY: rows below count exist; the lock is held.
+    unsafe {
+        let count = kinds::KINDS.count();
+        let mut from = (*h).kinds_written.load(Relaxed);
+        while from < count {
+            let mut t = stage();
+            let upto = count.min(from + 4000);
+            t.str("{\"type\":\"kinds\"").field("from", from as u64 + 1).str(",\"kinds\":[");
+            for i in from..upto {
+                let k = spool::kind(i as usize).read();
+                t.str(if i > from { ",[" } else { "[" }).num(k.func as u64).str(",").int(k.size).str(",").num(k.slack as u64);
+                t.str(",").num(k.flags as u64).str("]");
+            }
+            t.str("]}\n");
+            sink::write(t.as_bytes());
+            from = upto;
+            (*h).kinds_written.store(from, Release);
+        }
+    }
+}
+
+/// Totals of all lanes.
+pub struct Totals {
+    pub fns: [[u64; 2]; FNS.len()],
+    pub live: i64,
+    pub blocks: i64,
+    pub failed: u64,
+    pub lost: u64,
+    pub counted: u64,
+}
+
+/// Sums the lanes' exact counts.
+pub fn totals() -> Totals {
+    let mut s = Totals { fns: [[0; 2]; FNS.len()], live: 0, blocks: 0, failed: 0, lost: 0, counted: 0 };
+    // SAFETY: lanes below LANES exist; counters are atomics that only grow.
+    unsafe {
+        for i in 0..LANES.load(Acquire) {
+            let lane = spool::lane(i);
+            let mut replaced = (*lane).replaced.load(Relaxed) as i64;
+            for (f, sum) in s.fns.iter_mut().enumerate() {
+                let cell = &(*lane).counts[f % FNS_MAX];
+                let calls = cell[0].load(Relaxed);
+                sum[0] += calls;
+                sum[1] += cell[1].load(Relaxed);
+                s.counted += calls;
+                replaced += if f >= func::FIRST_FREE as usize { calls as i64 } else { -(calls as i64) };
+            }
+            s.blocks -= replaced;
+            s.live += (*lane).live.load(Relaxed);
+            s.failed += (*lane).failed.load(Relaxed);
+            s.lost += (*lane).lost.load(Relaxed);
+        }
+    }
+    s
+}
+
+/// Counts at the last `calls` line: of the process, and of each lane.
+static mut LAST_COUNTED: u64 = u64::MAX;
+static mut LAST_LANE: [u64; LANES_MAX] = [0; LANES_MAX];
+static mut LANE_ROWS_AT: u64 = 0;
+
+/// Forgets what was written before (forked child).
+pub fn restart_counts() {
+    // SAFETY: one thread.
+    unsafe {
+        LAST_COUNTED = u64::MAX;
+        LAST_LANE = [0; LANES_MAX];
+        LANE_ROWS_AT = 0;
+    }
+}
+
+/// Writes a `calls` line if anything was counted since the last. Rows of single lanes are kept for a second when there are many.
+pub fn calls(now: u64, last: bool) {
+    let s = totals();
+    // SAFETY: the lock is held.
+    unsafe {
+        if s.counted == LAST_COUNTED && !last {
+            return;
+        }
+        LAST_COUNTED = s.counted;
+        let mut t = stage();
+        t.str("{\"type\":\"calls\"").field("t", now).str(",\"fns\":[");
+        let mut first = true;
+        for (f, [n, bytes]) in s.fns.iter().enumerate() {
+            if *n > 0 {
+                t.str(if first { "[" } else { ",[" }).num(f as u64).str(",").num(*n).str(",").num(*bytes).str("]");
+                first = false;
+            }
+        }
+        t.str("]").signed("live", s.live).signed("blocks", s.blocks).field("failed", s.failed).field("lost", s.lost).str(",\"lanes\":[");
+        let lanes = LANES.load(Acquire);
+        let every = if lanes > 4 { 1_000_000_000 } else { 0 };
+        if last || now - LANE_ROWS_AT.min(now) >= every {
+            LANE_ROWS_AT = now;
+            lane_rows(&mut t, lanes);
+        }
+        t.str("]}\n");
+        sink::write(t.as_bytes());
+    }
+}
+
+unsafe fn lane_rows(t: &mut Text, lanes: u32) {
+    let mut first = true;
+    for i in 0..lanes {
+        // SAFETY: lanes below LANES exist; the lock is held.
+        unsafe {
+            let lane = spool::lane(i);
+            let (mut allocs, mut bytes, mut frees) = (0, 0, (*lane).replaced.load(Relaxed));
+            for f in 0..FNS.len() {
+                let n = (*lane).counts[f % FNS_MAX][0].load(Relaxed);
+                if f >= func::FIRST_FREE as usize {
+                    frees += n;
+                } else {
+                    allocs += n;
+                    bytes += (*lane).counts[f % FNS_MAX][1].load(Relaxed);
+                }
+            }
+            let live = (*lane).live.load(Relaxed);
+            let hi = (*lane).hi.load(Relaxed);
+            if allocs + frees == LAST_LANE[i as usize % LANES_MAX] {
+                continue;
+            }
+            LAST_LANE[i as usize % LANES_MAX] = allocs + frees;
+            // The thread may be setting it now; what it would miss is no higher than what was just read.
+            (*lane).hi.store(live, Relaxed);
+            t.str(if first { "[" } else { ",[" }).num(i as u64).str(",").num(allocs).str(",").num(bytes).str(",").num(frees).str(",");
+            t.int(live).str(",").int(hi.max(live)).str("]");
+            first = false;
+            if t.room() < 256 {
+                return;
+            }
+        }
+    }
+}
+
+/// Writes the `end` line.
+pub fn end(how: &str, code: Option<i32>) {
+    live_names();
+    flush_side();
+    let s = totals();
+    let mut t = stage();
+    t.str("{\"type\":\"end\"").field("t", sys::now()).str(",\"how\":\"").str(how).str("\",\"code\":");
+    match code {
+        Some(c) => t.int(c as i64),
+        None => t.str("null"),
+    };
+    // SAFETY: the header is there; the lock is held.
+    let h = unsafe { &*spool::header() };
+    let recorded = if MODE.load(Relaxed) == FAST { s.counted - s.lost.min(s.counted) } else { h.recorded.load(Relaxed) };
+    t.field("counted", s.counted).field("recorded", recorded).field("lost", s.lost).field("failed", s.failed);
+    t.field("unknown_frees", h.unknown_frees.load(Relaxed));
+    crate::snapshot::own(&mut t);
+    t.str("}\n");
+    sink::write(t.as_bytes());
+}
+
+/// Writes the line that says that this process is about to become another image.
+pub fn exec(now: u64) {
+    flush_side();
+    let mut t = stage();
+    // SAFETY: the lock is held.
+    t.str("{\"type\":\"child\"").field("t", now).str(",\"how\":\"exec\"").field("pid", unsafe { SINK.me.0 } as u64).str("}\n");
+    sink::write(t.as_bytes());
+}

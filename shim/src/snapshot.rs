@@ -1,0 +1,299 @@
+//! What the process's memory looks like from the kernel's side: a sample each interval, and the layered snapshot at start, at each new
+//! RSS peak and at exit. Files below `/proc` and the cgroup's are opened once, at the start, under high numbers, so that sampling never
+//! takes the lowest free descriptor from under the program.
+
+use crate::lane::LANES;
+use crate::spool::{HOTS_LEN, SPOOL};
+use crate::sys::{self, Path, sys};
+use crate::table::TABLE;
+use crate::text::Text;
+use crate::{kinds, lines, proc, sink, writer};
+use core::sync::atomic::Ordering::*;
+use libc::c_int;
+
+/// A file kept open, with its identity.
+#[derive(Clone, Copy)]
+struct Kept {
+    fd: c_int,
+    id: (u64, u64),
+}
+
+const NONE: Kept = Kept { fd: -1, id: (0, 0) };
+static mut STATUS: Kept = NONE;
+static mut ROLLUP: Kept = NONE;
+static mut CG_CURRENT: Kept = NONE;
+static mut CG_PEAK: Kept = NONE;
+static mut CG_VERSION: u64 = 0;
+static mut CG_LIMIT: u64 = u64::MAX;
+
+/// RSS at the last snapshot of a peak, and when it was taken and what it cost.
+static mut PEAK: u64 = 0;
+static mut PEAK_AT: u64 = 0;
+static mut PEAK_COST: u64 = 0;
+
+static mut BUFFER: [u8; 8192] = [0; 8192];
+static mut TEXT: [u8; 2560] = [0; 2560];
+
+impl Kept {
+    unsafe fn open(path: Path) -> Kept {
+        // SAFETY: the caller's zero-terminated path.
+        let fd = sys::move_high(unsafe { sys::openat(libc::AT_FDCWD, path, libc::O_RDONLY, 0) });
+        Kept { fd, id: sys::identity(fd) }
+    }
+
+    /// Reads from the start into the shared buffer.
+    unsafe fn read<'a>(self) -> &'a [u8] {
+        // SAFETY: the lock is held, so the buffer is ours until the next read.
+        unsafe {
+            let buf = &mut *(&raw mut BUFFER);
+            if self.fd < 0 || sys::identity(self.fd) != self.id {
+                return b"";
+            }
+            let n = sys::pread(self.fd, buf.as_mut_ptr(), buf.len(), 0).max(0) as usize;
+            buf.get(..n).unwrap_or(b"")
+        }
+    }
+
+    fn shut(&mut self) {
+        if self.fd >= 0 && sys::identity(self.fd) == self.id {
+            sys::close(self.fd);
+        }
+        *self = NONE;
+    }
+}
+
+/// Opens the files. One thread.
+pub fn open() {
+    // SAFETY: one thread; literals are zero-terminated.
+    unsafe {
+        for k in [&raw mut STATUS, &raw mut ROLLUP, &raw mut CG_CURRENT, &raw mut CG_PEAK] {
+            (*k).shut();
+        }
+        STATUS = Kept::open(c"/proc/self/status".as_ptr().cast());
+        ROLLUP = Kept::open(c"/proc/self/smaps_rollup".as_ptr().cast());
+        PEAK = 0;
+        PEAK_AT = 0;
+        PEAK_COST = 0;
+        open_cgroup();
+    }
+}
+
+/// Finds the memory cgroup (v2, else v1), its limit (the least on the way up) and its counters.
+unsafe fn open_cgroup() {
+    let mut b = [0u8; 4096];
+    // SAFETY: literals are zero-terminated.
+    let n = unsafe { proc::read_file(c"/proc/self/cgroup".as_ptr().cast(), &mut b) };
+    let text = b.get(..n).unwrap_or(b"");
+    let (mut v1, mut v2): (Option<&[u8]>, Option<&[u8]>) = (None, None);
+    for line in text.split(|c| *c == b'\n') {
+        let mut parts = line.splitn(3, |c| *c == b':');
+        let (id, names, path) = (parts.next(), parts.next().unwrap_or(b""), parts.next());
+        if names.split(|c| *c == b',').any(|n| n == b"memory") {
+            v1 = path;
+        } else if id == Some(b"0") && names.is_empty() {
+            v2 = path;
+        }
+    }
+    // SAFETY: one thread.
+    unsafe {
+        CG_LIMIT = u64::MAX;
+        CG_VERSION = 0;
+        match (v1, v2) {
+            (Some(p), _) => walk(b"/sys/fs/cgroup/memory", p, 1),
+            (None, Some(p)) => walk(b"/sys/fs/cgroup", p, 2),
+            _ => {}
+        }
+    }
+}
+
+unsafe fn walk(root: &[u8], path: &[u8], version: u64) {
+    let (limit, current, peak): (&str, &str, &str) = if version == 1 {
+        ("/memory.limit_in_bytes\0", "/memory.usage_in_bytes\0", "/memory.max_usage_in_bytes\0")
+    } else {
+        ("/memory.max\0", "/memory.current\0", "/memory.peak\0")
+    };
+    let mut b = [0u8; 4200];
+    let mut end = path.len();
+    let mut first = true;
+    // SAFETY: paths are zero-terminated; one thread.
+    unsafe {
+        loop {
+            let mut at = |file: &str| {
+                let mut t = Text::over(&mut b);
+                t.bytes(root).bytes(path.get(..end).unwrap_or(b"")).str(file);
+                b.as_ptr()
+            };
+            if first {
+                CG_CURRENT = Kept::open(at(current));
+                CG_PEAK = Kept::open(at(peak));
+                if CG_CURRENT.fd >= 0 {
+                    CG_VERSION = version;
+                    first = false;
+                }
+            }
+            let p = at(limit);
+            let mut v = [0u8; 32];
+            let n = proc::read_file(p, &mut v);
+            if let Some(l) = digits(v.get(..n).unwrap_or(b"")) {
+                // v1 says "no limit" with a number near 2^63.
+                if l < 1 << 60 {
+                    CG_LIMIT = CG_LIMIT.min(l);
+                }
+            }
+            match path.get(..end).unwrap_or(b"").iter().rposition(|c| *c == b'/') {
+                Some(slash) if end > 0 => end = slash,
+                _ => return,
+            }
+        }
+    }
+}
+
+fn digits(s: &[u8]) -> Option<u64> {
+    let n = s.iter().position(|c| !c.is_ascii_digit()).unwrap_or(s.len());
+    crate::config::number(s.get(..n)?)
+}
+
+/// The numbers of `/proc/self/status`.
+#[derive(Clone, Copy, Default)]
+struct Status {
+    rss: u64,
+    hwm: u64,
+    anon: u64,
+    file: u64,
+    shmem: u64,
+    swap: u64,
+    size: u64,
+    peak: u64,
+    stk: u64,
+    hugetlb: u64,
+    threads: u64,
+}
+
+unsafe fn status() -> Option<Status> {
+    // SAFETY: the lock is held.
+    let s = unsafe { STATUS.read() };
+    let f = |k: &[u8]| proc::field(s, k).unwrap_or(0);
+    proc::field(s, b"VmRSS")?;
+    Some(Status {
+        rss: f(b"VmRSS"),
+        hwm: f(b"VmHWM"),
+        anon: f(b"RssAnon"),
+        file: f(b"RssFile"),
+        shmem: f(b"RssShmem"),
+        swap: f(b"VmSwap"),
+        size: f(b"VmSize"),
+        peak: f(b"VmPeak"),
+        stk: f(b"VmStk"),
+        hugetlb: f(b"HugetlbPages"),
+        // The writer is not one of the program's.
+        threads: f(b"Threads").saturating_sub(writer::alive() as u64),
+    })
+}
+
+/// One sample; at a new peak (1 % or 1 MiB above the last) a snapshot too, as long as snapshots take less than 1 % of the time.
+pub fn sample(now: u64) {
+    // SAFETY: the lock is held; the stack may be a signal handler's, so text is made in memory of our own.
+    unsafe {
+        let mut t = Text::over(&mut *(&raw mut TEXT));
+        let Some(s) = status() else { return };
+        t.str("{\"type\":\"rss\"").field("t", now).field("rss", s.rss).field("hwm", s.hwm).field("anon", s.anon).field("file", s.file);
+        t.field("shmem", s.shmem).field("swap", s.swap).field("size", s.size).field("stk", s.stk).field("threads", s.threads).str("}\n");
+        sink::write(t.as_bytes());
+        let risen = s.rss > PEAK + (PEAK / 100).min(1 << 20);
+        if risen && now - PEAK_AT.min(now) >= PEAK_COST * 100 {
+            snap("peak");
+        }
+    }
+}
+
+/// The layered snapshot. The lock is held, or one thread exists.
+pub fn snap(why: &str) {
+    let begun = sys::now();
+    // SAFETY: the lock is held, or one thread exists.
+    unsafe {
+        let mut t = Text::over(&mut *(&raw mut TEXT));
+        t.str("{\"type\":\"snap\"").field("t", begun).str(",\"why\":\"").str(why).str("\"");
+        if let Some(s) = status() {
+            t.field("rss", s.rss).field("hwm", s.hwm).field("vm_peak", s.peak).field("size", s.size).field("anon", s.anon);
+            t.field("file", s.file).field("shmem", s.shmem).field("swap", s.swap).field("hugetlb", s.hugetlb).field("stk", s.stk);
+            if why != "start" {
+                PEAK = PEAK.max(s.rss);
+            }
+        }
+        if why != "start" {
+            rollup(&mut t);
+        }
+        usage(&mut t, "self", libc::RUSAGE_SELF);
+        usage(&mut t, "children", libc::RUSAGE_CHILDREN);
+        if CG_VERSION > 0 {
+            t.str(",\"cgroup\":{\"v\":").num(CG_VERSION);
+            if let Some(v) = digits(CG_CURRENT.read()) {
+                t.field("current", v);
+            }
+            if let Some(v) = digits(CG_PEAK.read()) {
+                t.field("peak", v);
+            }
+            if CG_LIMIT != u64::MAX {
+                t.field("limit", CG_LIMIT);
+            }
+            t.str("}");
+        }
+        let sums = lines::totals();
+        t.signed("live", sums.live).signed("blocks", sums.blocks);
+        own(&mut t);
+        let cost = sys::now() - begun;
+        t.field("cost_ns", cost).str("}\n");
+        sink::write(t.as_bytes());
+        PEAK_AT = begun;
+        PEAK_COST = cost;
+    }
+}
+
+unsafe fn rollup(t: &mut Text) {
+    // SAFETY: the lock is held.
+    let s = unsafe { ROLLUP.read() };
+    if s.is_empty() {
+        return;
+    }
+    t.str(",\"rollup\":{\"rss\":").num(proc::field(s, b"Rss").unwrap_or(0));
+    for (key, name) in [
+        ("pss", "Pss"),
+        ("shared_clean", "Shared_Clean"),
+        ("shared_dirty", "Shared_Dirty"),
+        ("private_clean", "Private_Clean"),
+        ("private_dirty", "Private_Dirty"),
+        ("referenced", "Referenced"),
+        ("anonymous", "Anonymous"),
+        ("anon_huge", "AnonHugePages"),
+        ("swap", "Swap"),
+    ] {
+        if let Some(v) = proc::field(s, name.as_bytes()) {
+            t.field(key, v);
+        }
+    }
+    t.str("}");
+}
+
+unsafe fn usage(t: &mut Text, key: &str, who: c_int) {
+    // SAFETY: rusage is plain data.
+    unsafe {
+        let mut r: libc::rusage = core::mem::zeroed();
+        sys!(libc::SYS_getrusage, who, &raw mut r);
+        let ns = |v: libc::timeval| v.tv_sec as u64 * 1_000_000_000 + v.tv_usec as u64 * 1000;
+        t.str(",\"").str(key).str("\":{\"maxrss\":").num(r.ru_maxrss as u64 * 1024);
+        t.field("utime_ns", ns(r.ru_utime)).field("stime_ns", ns(r.ru_stime)).field("minflt", r.ru_minflt as u64);
+        t.field("majflt", r.ru_majflt as u64).field("inblock", r.ru_inblock as u64).field("oublock", r.ru_oublock as u64);
+        t.field("nvcsw", r.ru_nvcsw as u64).field("nivcsw", r.ru_nivcsw as u64).str("}");
+    }
+}
+
+/// Appends `own`: the shim's own memory in this process. Private memory is stated whole; what is not touched costs nothing.
+pub fn own(t: &mut Text) {
+    // SAFETY: the lock is held.
+    unsafe {
+        let (table, blocks) = TABLE.size();
+        let private = HOTS_LEN + kinds::PRIVATE + lines::PRIVATE + writer::PRIVATE;
+        t.str(",\"own\":{\"spool\":").num(SPOOL.bytes).field("private", private as u64).field("table", table);
+        t.field("table_blocks", blocks).field("lanes", LANES.load(Relaxed) as u64).str("}");
+    }
+}

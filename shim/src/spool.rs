@@ -1,0 +1,339 @@
+//! The spool in this process: one shared mapping of a file beside the trace, grown in place as rings and lanes are needed.
+//!
+//! Every page is given blocks on the disk before it is touched (`fallocate`), so a full disk is an error here and not a SIGBUS later.
+//! Where the folder holds no shared mapping the same layout lies in private memory; then a kill loses what the trace has not got yet.
+
+use crate::lane::{Hot, LANES, STATES};
+use crate::{sys, writer};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use libc::c_int;
+use memshim_format::spool::*;
+use sys::sys;
+
+/// What this process knows of its spool.
+pub struct Spool {
+    pub base: *mut u8,
+    pub fd: c_int,
+    pub id: (u64, u64),
+    pub shared: bool,
+    /// Why it is not shared.
+    pub reason: &'static str,
+    pub pid: u32,
+    /// Bytes that have been given memory.
+    pub bytes: u64,
+    pub path: [u8; 4200],
+}
+
+pub static mut SPOOL: Spool =
+    Spool { base: core::ptr::null_mut(), fd: -1, id: (0, 0), shared: false, reason: "", pid: 0, bytes: 0, path: [0; 4200] };
+
+/// Blocks are given memory in steps of this many.
+const STEP: u32 = 32;
+/// Free blocks, a stack: head is tag << 32 | index + 1.
+static FREE: AtomicU64 = AtomicU64::new(0);
+static NEXT_FREE: [AtomicU32; BLOCKS_MAX] = [const { AtomicU32::new(0) }; BLOCKS_MAX];
+/// Blocks that were ever handed out, and those with memory behind them.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+static BACKED: AtomicU32 = AtomicU32::new(0);
+static GROWING: AtomicU32 = AtomicU32::new(0);
+static LANES_BACKED: AtomicU32 = AtomicU32::new(0);
+
+/// The header page.
+#[inline(always)]
+pub fn header() -> *mut Header {
+    // SAFETY: the base is set before the first event.
+    unsafe { SPOOL.base.cast() }
+}
+
+/// Ring block `i`.
+///
+/// # Safety
+/// `i` was handed out by [`take_block`].
+#[inline(always)]
+pub unsafe fn block(i: u32) -> *mut Block {
+    // SAFETY: within the mapping.
+    unsafe { SPOOL.base.add(BLOCKS_OFF + i as usize * BLOCK).cast() }
+}
+
+/// Lane `i`.
+///
+/// # Safety
+/// `i` is below [`LANES`].
+#[inline(always)]
+pub unsafe fn lane(i: u32) -> *mut Lane {
+    // SAFETY: within the mapping.
+    unsafe { SPOOL.base.add(LANES_OFF + i as usize * LANE).cast() }
+}
+
+/// Kind `i`, from 0.
+///
+/// # Safety
+/// `i` is below [`KINDS_MAX`].
+#[inline(always)]
+pub unsafe fn kind(i: usize) -> *mut Kind {
+    // SAFETY: within the mapping.
+    unsafe { SPOOL.base.add(KINDS_OFF + i * size_of::<Kind>()).cast() }
+}
+
+/// Sets up a spool at `path` (zero-terminated; null: private memory from the start, for `reason`).
+pub fn create(path: sys::Path, reason: &'static str) -> bool {
+    // SAFETY: one thread (start of the process or of a forked child).
+    unsafe {
+        SPOOL.pid = sys::getpid();
+        SPOOL.fd = -1;
+        SPOOL.bytes = 0;
+        SPOOL.shared = false;
+        SPOOL.reason = reason;
+        SPOOL.base = core::ptr::null_mut();
+        for c in [&FREE] {
+            c.store(0, Relaxed);
+        }
+        for c in [&TAKEN, &BACKED, &GROWING, &LANES_BACKED, &LANES] {
+            c.store(0, Relaxed);
+        }
+        for s in &STATES {
+            s.store(0, Relaxed);
+        }
+        if !path.is_null() {
+            open_shared(path);
+        }
+        if SPOOL.base.is_null() {
+            SPOOL.base = sys::map_anon(TABLE_OFF);
+            if SPOOL.base.is_null() {
+                return false;
+            }
+        }
+        let h = header();
+        (*h).magic = MAGIC;
+        (*h).version = VERSION;
+        (*h).pid = SPOOL.pid;
+        true
+    }
+}
+
+/// Filesystems whose shared mappings another machine or a daemon serves: a store could wait for the network.
+const REMOTE: [i64; 8] =
+    [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0bd0_0bd0, 0x4750_4653, 0x1983_0326];
+
+unsafe fn open_shared(path: sys::Path) {
+    // SAFETY: path is zero-terminated; SPOOL is this thread's alone now.
+    unsafe {
+        let fd = sys::openat(libc::AT_FDCWD, path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, 0o600);
+        if fd < 0 {
+            SPOOL.reason = "its file cannot be created";
+            return;
+        }
+        let fd = sys::move_high(fd);
+        let mut fs = [0i64; 15];
+        sys!(libc::SYS_fstatfs, fd, fs.as_mut_ptr());
+        let [kind, ..] = fs;
+        let usable = !REMOTE.contains(&kind)
+            && sys!(libc::SYS_ftruncate, fd, TABLE_OFF) == 0
+            && sys!(libc::SYS_fallocate, fd, 0, 0, 4096) == 0;
+        let base = if usable {
+            sys!(libc::SYS_mmap, 0, TABLE_OFF, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
+        } else {
+            -1
+        };
+        if base < 0 {
+            SPOOL.reason = "the folder of the trace holds no shared mapping";
+            sys!(libc::SYS_unlink, path);
+            sys::close(fd);
+            return;
+        }
+        SPOOL.base = base as *mut u8;
+        SPOOL.fd = fd;
+        SPOOL.id = sys::identity(fd);
+        SPOOL.shared = true;
+        SPOOL.bytes = 4096;
+        // The mapping shows in no core dump.
+        sys!(libc::SYS_madvise, base, TABLE_OFF, libc::MADV_DONTDUMP);
+    }
+}
+
+/// Gives `len` bytes at `off` memory; false where there is none.
+pub fn back(off: usize, len: usize) -> bool {
+    // SAFETY: the fd is checked to be ours before it is used.
+    unsafe {
+        if SPOOL.shared {
+            if sys::identity(SPOOL.fd) != SPOOL.id {
+                reopen();
+            }
+            let r = sys!(libc::SYS_fallocate, SPOOL.fd, 0, off, len);
+            if r < 0 {
+                sys::swallow(libc::SIGXFSZ);
+                return false;
+            }
+        }
+        SPOOL.bytes += len as u64;
+        true
+    }
+}
+
+/// The program closed our descriptor: the file is found again by name, and is used only if it is the same.
+unsafe fn reopen() {
+    // SAFETY: path is zero-terminated.
+    unsafe {
+        SPOOL.fd = sys::move_high(sys::openat(libc::AT_FDCWD, SPOOL.path.as_ptr(), libc::O_RDWR | libc::O_NOFOLLOW, 0));
+        if sys::identity(SPOOL.fd) != SPOOL.id {
+            sys::close(SPOOL.fd);
+            SPOOL.fd = -1;
+        }
+    }
+}
+
+fn pop() -> Option<u32> {
+    let mut head = FREE.load(Acquire);
+    loop {
+        let i = (head as u32).checked_sub(1)?;
+        let next = NEXT_FREE.get(i as usize)?.load(Relaxed);
+        let new = ((head >> 32).wrapping_add(1) << 32) | next as u64;
+        match FREE.compare_exchange_weak(head, new, AcqRel, Acquire) {
+            Ok(_) => return Some(i),
+            Err(h) => head = h,
+        }
+    }
+}
+
+/// Gives a block back; its words must be zero.
+pub fn give_block(i: u32) {
+    let Some(slot) = NEXT_FREE.get(i as usize) else { return };
+    let mut head = FREE.load(Acquire);
+    loop {
+        slot.store(head as u32, Relaxed);
+        let new = ((head >> 32).wrapping_add(1) << 32) | (i + 1) as u64;
+        match FREE.compare_exchange_weak(head, new, AcqRel, Acquire) {
+            Ok(_) => return,
+            Err(h) => head = h,
+        }
+    }
+}
+
+/// A zeroed ring block. Signals are blocked. When all are in use: drains by itself or waits for the drain, at most a second
+/// without progress; then none.
+pub fn take_block() -> Option<u32> {
+    if let Some(i) = pop().or_else(fresh) {
+        return Some(i);
+    }
+    let until = sys::now() + 1_000_000_000;
+    loop {
+        writer::help_or_wait();
+        if let Some(i) = pop().or_else(fresh) {
+            return Some(i);
+        }
+        if sys::now() > until {
+            return None;
+        }
+    }
+}
+
+/// A block never used before.
+fn fresh() -> Option<u32> {
+    loop {
+        let taken = TAKEN.load(Acquire);
+        if taken < BACKED.load(Acquire) {
+            if TAKEN.compare_exchange(taken, taken + 1, AcqRel, Relaxed).is_ok() {
+                return Some(taken);
+            }
+            continue;
+        }
+        if taken as usize >= BLOCKS_MAX {
+            return None;
+        }
+        if GROWING.swap(1, Acquire) != 0 {
+            sys::yield_now();
+            if let Some(i) = pop() {
+                return Some(i);
+            }
+            continue;
+        }
+        let backed = BACKED.load(Acquire);
+        let grown = taken < backed || back(BLOCKS_OFF + backed as usize * BLOCK, STEP as usize * BLOCK);
+        if grown && taken >= backed {
+            BACKED.store(backed + STEP, Release);
+            // SAFETY: the header is there.
+            unsafe { (*header()).blocks.store(backed + STEP, Relaxed) };
+        }
+        GROWING.store(0, Release);
+        if !grown {
+            return None;
+        }
+    }
+}
+
+/// A lane never used before, `None` when all are in use.
+pub fn new_lane() -> Option<u32> {
+    loop {
+        let n = LANES.load(Acquire);
+        if n as usize >= LANES_MAX {
+            return None;
+        }
+        if n < LANES_BACKED.load(Acquire) {
+            if LANES.compare_exchange(n, n + 1, AcqRel, Relaxed).is_ok() {
+                STATES.get(n as usize)?.store(1, Release);
+                // SAFETY: the header is there.
+                unsafe { (*header()).lanes.fetch_max(n + 1, Relaxed) };
+                return Some(n);
+            }
+            continue;
+        }
+        if GROWING.swap(1, Acquire) != 0 {
+            sys::yield_now();
+            continue;
+        }
+        let backed = LANES_BACKED.load(Acquire);
+        let step = if backed == 0 { 4 } else { 16 };
+        let grown = n < backed || back(LANES_OFF + backed as usize * LANE, step * LANE);
+        if grown && n >= backed {
+            LANES_BACKED.store(backed + step as u32, Release);
+        }
+        GROWING.store(0, Release);
+        if !grown {
+            return None;
+        }
+    }
+}
+
+/// Bytes of our own outside the spool: the hot lines and what is mapped by others is theirs to state.
+pub const HOTS_LEN: usize = LANES_MAX * size_of::<Hot>();
+
+/// Whether a spool file holds nothing that its trace lacks: every lane's ring read to its end and nothing pending.
+pub fn is_settled(fd: c_int) -> bool {
+    let mut at = 0u32;
+    // SAFETY: both types are plain data, valid as any bytes.
+    unsafe {
+        let mut h: Header = core::mem::zeroed();
+        if sys::pread(fd, (&raw mut h).cast(), size_of::<Header>(), 0) < size_of::<Header>() as isize || h.magic != MAGIC {
+            return true;
+        }
+        if h.side_len.load(Relaxed) > 0 || h.kinds.load(Relaxed) != h.kinds_written.load(Relaxed) {
+            return false;
+        }
+        while at < h.lanes.load(Relaxed).min(LANES_MAX as u32) {
+            let base = LANES_OFF as u64 + at as u64 * LANE as u64;
+            let mut head: [u8; core::mem::offset_of!(Lane, k)] = [0; core::mem::offset_of!(Lane, k)];
+            if sys::pread(fd, head.as_mut_ptr(), head.len(), base) < head.len() as isize {
+                return false;
+            }
+            let word = |off: usize| head.as_ptr().add(off).cast::<u32>().read_unaligned();
+            let which = word(core::mem::offset_of!(Lane, which)) as usize & 1;
+            let c = head.as_ptr().add(core::mem::offset_of!(Lane, commit)).cast::<Commit>().add(which).read_unaligned();
+            if c.events > 0 || (c.block == 0 && word(core::mem::offset_of!(Lane, first)) != 0) {
+                return false;
+            }
+            if c.block > 0 {
+                let block = BLOCKS_OFF as u64 + (c.block as u64 - 1) * BLOCK as u64;
+                let (mut next, mut w) = (0u32, 0u64);
+                sys::pread(fd, (&raw mut next).cast(), 4, block);
+                if c.pos as usize + 8 <= BLOCK {
+                    sys::pread(fd, (&raw mut w).cast(), 8, block + c.pos as u64);
+                }
+                if next != 0 || w != 0 {
+                    return false;
+                }
+            }
+            at += 1;
+        }
+    }
+    true
+}

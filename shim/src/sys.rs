@@ -1,0 +1,200 @@
+//! System calls made directly: they set no errno, are no cancellation points, and are never one of our own hooks.
+//! Results are the kernel's: negative numbers are −errno.
+
+use core::arch::asm;
+use libc::c_int;
+
+/// # Safety
+/// As the system call `n` asks of its arguments.
+#[inline(always)]
+pub unsafe fn call6(n: i64, a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> i64 {
+    let r: i64;
+    // SAFETY: the syscall instruction clobbers rcx and r11 only; the caller vouches for the arguments.
+    unsafe {
+        asm!("syscall", inlateout("rax") n => r, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+             lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    r
+}
+
+macro_rules! sys {
+    ($n:expr) => { sys!($n, 0) };
+    ($n:expr, $($a:expr),+) => { sys!(@pad $n; $($a as u64),+) };
+    (@pad $n:expr; $a:expr) => { $crate::sys::call6($n, $a, 0, 0, 0, 0, 0) };
+    (@pad $n:expr; $a:expr, $b:expr) => { $crate::sys::call6($n, $a, $b, 0, 0, 0, 0) };
+    (@pad $n:expr; $a:expr, $b:expr, $c:expr) => { $crate::sys::call6($n, $a, $b, $c, 0, 0, 0) };
+    (@pad $n:expr; $a:expr, $b:expr, $c:expr, $d:expr) => { $crate::sys::call6($n, $a, $b, $c, $d, 0, 0) };
+    (@pad $n:expr; $a:expr, $b:expr, $c:expr, $d:expr, $e:expr) => { $crate::sys::call6($n, $a, $b, $c, $d, $e, 0) };
+    (@pad $n:expr; $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => { $crate::sys::call6($n, $a, $b, $c, $d, $e, $f) };
+}
+pub(crate) use sys;
+
+/// A zero-terminated path on our side.
+pub type Path = *const u8;
+
+/// All signals, as the kernel's 64-bit set.
+static ALL: u64 = !0;
+
+/// Blocks every signal of this thread (also those glibc keeps for itself) and returns the set that was blocked before.
+#[inline]
+pub fn block_signals() -> u64 {
+    let mut old = 0u64;
+    // SAFETY: both sets are 8-byte variables.
+    unsafe { sys!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const ALL, &raw mut old, 8) };
+    old
+}
+
+/// Restores what [`block_signals`] returned.
+#[inline]
+pub fn restore_signals(old: u64) {
+    // SAFETY: the set is an 8-byte variable.
+    unsafe { sys!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const old, 0, 8) };
+}
+
+/// Takes a signal that a write of ours brought on this thread (SIGXFSZ, SIGPIPE) out of its queue. Signals must be blocked.
+pub fn swallow(signal: c_int) {
+    let set = 1u64 << (signal - 1);
+    let zero = [0u64; 2];
+    // SAFETY: set and timeout are variables of the right size; no siginfo is asked for.
+    unsafe { sys!(libc::SYS_rt_sigtimedwait, &raw const set, 0, zero.as_ptr(), 8) };
+}
+
+/// Process id as the kernel sees it now (a vfork child has its own).
+#[inline]
+pub fn getpid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { sys!(libc::SYS_getpid) as u32 }
+}
+
+/// Thread id.
+#[inline]
+pub fn gettid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { sys!(libc::SYS_gettid) as u32 }
+}
+
+/// Whether thread `tid` of process `pid` exists.
+pub fn thread_exists(pid: u32, tid: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    unsafe { sys!(libc::SYS_tgkill, pid, tid, 0) == 0 }
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds.
+#[inline]
+pub fn now() -> u64 {
+    clock(libc::CLOCK_MONOTONIC)
+}
+
+/// `CLOCK_REALTIME` in nanoseconds.
+pub fn wall() -> u64 {
+    clock(libc::CLOCK_REALTIME)
+}
+
+fn clock(id: c_int) -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: t is a timespec; the libc function goes through the vDSO and touches nothing else when it succeeds.
+    unsafe { libc::clock_gettime(id, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Anonymous private memory, zeroed; null where there is none to be had.
+pub fn map_anon(len: usize) -> *mut u8 {
+    // SAFETY: a new mapping at an address the kernel picks.
+    let r = unsafe {
+        sys!(libc::SYS_mmap, 0, len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1i64, 0)
+    };
+    if r < 0 { core::ptr::null_mut() } else { r as *mut u8 }
+}
+
+/// # Safety
+/// Nothing may use the mapping any more.
+pub unsafe fn unmap(p: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { sys!(libc::SYS_munmap, p, len) };
+}
+
+/// Opens `path` below `dir` (−100: the current folder).
+///
+/// # Safety
+/// `path` is zero-terminated.
+pub unsafe fn openat(dir: c_int, path: Path, flags: c_int, mode: u32) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { sys!(libc::SYS_openat, dir, path, flags | libc::O_CLOEXEC, mode) as c_int }
+}
+
+/// Closes a descriptor of ours.
+pub fn close(fd: c_int) {
+    // SAFETY: closing an fd has no memory effects.
+    unsafe { sys!(libc::SYS_close, fd) };
+}
+
+/// Device and inode of an open file, `(0, 0)` when it is not open.
+pub fn identity(fd: c_int) -> (u64, u64) {
+    // SAFETY: stat is plain data, all zero is valid.
+    let mut st: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: st is a kernel stat on x86-64.
+    if unsafe { sys!(libc::SYS_fstat, fd, &raw mut st) } < 0 { (0, 0) } else { (st.st_dev, st.st_ino) }
+}
+
+/// Moves `fd` to a number that programs do not reach for: 1000 and above, or the top of what the limit allows.
+pub fn move_high(fd: c_int) -> c_int {
+    if fd < 0 {
+        return fd;
+    }
+    let mut lim = [0u64; 2];
+    // SAFETY: lim is a struct rlimit64.
+    unsafe { sys!(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, 0, lim.as_mut_ptr()) };
+    let [soft, _] = lim;
+    let mut from = if soft > 1040 { 1000 } else { soft.saturating_sub(24) };
+    while from > 2 {
+        // SAFETY: duplicating an fd has no memory effects.
+        let n = unsafe { sys!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, from) } as c_int;
+        if n >= 0 {
+            close(fd);
+            return n;
+        }
+        from /= 2;
+    }
+    fd
+}
+
+/// Reads from `fd` at `at`; the number of bytes, or negative.
+///
+/// # Safety
+/// `buf` must be valid for writes of `len` bytes.
+pub unsafe fn pread(fd: c_int, buf: *mut u8, len: usize, at: u64) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe { sys!(libc::SYS_pread64, fd, buf, len, at) as isize }
+}
+
+/// Sleeps on `word` while it holds `value`, at most `ns`.
+pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, ns: u64) {
+    let t = [ns / 1_000_000_000, ns % 1_000_000_000];
+    // SAFETY: word lives through the call; the timeout is a timespec.
+    unsafe { sys!(libc::SYS_futex, word as *const _, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, value, t.as_ptr(), 0, 0) };
+}
+
+/// Wakes every sleeper on `word`.
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
+    // SAFETY: word lives through the call.
+    unsafe { sys!(libc::SYS_futex, word as *const _, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, i32::MAX, 0, 0, 0) };
+}
+
+/// Gives the processor to another thread.
+pub fn yield_now() {
+    // SAFETY: no arguments.
+    unsafe { sys!(libc::SYS_sched_yield) };
+}
+
+/// Runs `f` with errno as it was.
+#[inline]
+pub fn keep_errno<T>(f: impl FnOnce() -> T) -> T {
+    // SAFETY: glibc's errno location is valid for the thread's life.
+    let at = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let old = unsafe { *at };
+    let r = f();
+    // SAFETY: as above.
+    unsafe { *at = old };
+    r
+}

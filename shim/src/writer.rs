@@ -1,0 +1,220 @@
+//! The writer thread: drains the rings, samples the RSS each interval, writes what is pending each second.
+//!
+//! It is no pthread: made by `clone` with thread-local storage of its own, it is unknown to glibc. So the program stays
+//! single-threaded in glibc's eyes (no atomic instructions in its malloc and stdio that were not there before), `pthread_exit` of
+//! the last thread still ends the process, and nothing of the program's stacks or TLS is shared. It blocks all signals and makes only
+//! system calls. What glibc does to all threads it knows (`setuid`) or the kernel refuses to several (`unshare`) is done without it:
+//! [`without`] ends it, makes the call, and starts it anew.
+
+use crate::config::CONFIG;
+use crate::spool::SPOOL;
+use crate::sys::{self, sys};
+use crate::{drain, lines, snapshot};
+use core::arch::asm;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+/// Its thread id while it lives; the kernel zeroes it and wakes waiters when it ends.
+static TID: AtomicU32 = AtomicU32::new(0);
+static STOP: AtomicU32 = AtomicU32::new(0);
+/// Rung by threads that have filled blocks.
+static DOORBELL: AtomicU32 = AtomicU32::new(0);
+static SLEEPING: AtomicU32 = AtomicU32::new(0);
+/// Blocks filled since the last drain.
+static FILLED: AtomicU32 = AtomicU32::new(0);
+static LAST_TICK: AtomicU64 = AtomicU64::new(0);
+static LAST_FLUSH: AtomicU64 = AtomicU64::new(0);
+static mut MEMORY: *mut u8 = core::ptr::null_mut();
+
+const STACK: usize = 64 << 10;
+/// Thread-local storage: the negative part is for libc's variables, should any be touched.
+const TLS: usize = 32 << 10;
+/// Private memory it takes, in bytes.
+pub const PRIVATE: usize = STACK + TLS;
+/// Blocks that wake it.
+const WAKE_AT: u32 = 8;
+
+/// Whether it lives.
+#[inline]
+pub fn alive() -> bool {
+    TID.load(Relaxed) != 0
+}
+
+/// A forked child has none.
+pub fn forget() {
+    TID.store(0, Relaxed);
+    STOP.store(0, Relaxed);
+    FILLED.store(0, Relaxed);
+    SLEEPING.store(0, Relaxed);
+    LAST_TICK.store(sys::now(), Relaxed);
+    LAST_FLUSH.store(sys::now(), Relaxed);
+}
+
+/// Starts it. False: no thread may be had; then the program's threads drain by themselves.
+pub fn start() -> bool {
+    // SAFETY: one caller at a time; the memory is the writer's alone.
+    unsafe {
+        if MEMORY.is_null() {
+            MEMORY = sys::map_anon(PRIVATE);
+            if MEMORY.is_null() {
+                return false;
+            }
+        }
+        STOP.store(0, Relaxed);
+        let tcb = MEMORY.add(STACK + TLS - 4096).cast::<u64>();
+        // The words of a thread control block that code may read: itself (fs:0, fs:16), several threads (fs:24), the stack canary (fs:40).
+        tcb.write(tcb as u64);
+        tcb.add(2).write(tcb as u64);
+        tcb.add(3).write(1);
+        tcb.add(5).write(0x5ca1_ab1e_0000);
+        let flags = libc::CLONE_VM
+            | libc::CLONE_FS
+            | libc::CLONE_FILES
+            | libc::CLONE_SIGHAND
+            | libc::CLONE_THREAD
+            | libc::CLONE_SYSVSEM
+            | libc::CLONE_SETTLS
+            | libc::CLONE_PARENT_SETTID
+            | libc::CLONE_CHILD_CLEARTID;
+        let signals = sys::block_signals();
+        let r: i64;
+        // SAFETY: the child runs `run` on the new stack and never returns here.
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "call {run}",
+            "ud2",
+            "2:",
+            run = sym run,
+            inlateout("rax") libc::SYS_clone => r,
+            in("rdi") flags as u64,
+            in("rsi") MEMORY.add(STACK),
+            in("rdx") TID.as_ptr(),
+            in("r10") TID.as_ptr(),
+            in("r8") tcb,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+        sys::restore_signals(signals);
+        r > 0
+    }
+}
+
+/// Ends it and waits until it is gone, at most two seconds.
+pub fn stop() {
+    let tid = TID.load(Acquire);
+    if tid == 0 {
+        return;
+    }
+    STOP.store(1, Release);
+    DOORBELL.fetch_add(1, Release);
+    sys::futex_wake(&DOORBELL);
+    let until = sys::now() + 2_000_000_000;
+    while TID.load(Acquire) != 0 && sys::now() < until {
+        let t = [0u64, 10_000_000];
+        // The kernel's wake at a thread's end is to shared waiters.
+        // SAFETY: TID is static.
+        unsafe { sys!(libc::SYS_futex, TID.as_ptr(), libc::FUTEX_WAIT, tid, t.as_ptr(), 0, 0) };
+    }
+}
+
+/// Makes a call that must find the process without our thread.
+pub fn without<T>(call: impl FnOnce() -> T) -> T {
+    let had = alive() && sys::getpid() == unsafe { SPOOL.pid };
+    if had {
+        stop();
+    }
+    let r = call();
+    if had {
+        sys::keep_errno(start);
+    }
+    r
+}
+
+extern "C" fn run() -> ! {
+    let me = sys::gettid();
+    // SAFETY: settings are read-only.
+    let interval = unsafe { CONFIG.interval_ns };
+    // Without a spool that outlives us, what is pending must reach the file soon.
+    let pause = if unsafe { SPOOL.shared } { interval } else { interval.min(10_000_000) };
+    while STOP.load(Acquire) == 0 {
+        let bell = DOORBELL.load(Acquire);
+        SLEEPING.store(1, Release);
+        if FILLED.load(Acquire) < WAKE_AT && STOP.load(Acquire) == 0 {
+            sys::futex_wait(&DOORBELL, bell, pause.min(time_left(interval)));
+        }
+        SLEEPING.store(0, Release);
+        if drain::try_lock(me) {
+            work();
+            drain::unlock();
+        } else {
+            sys::yield_now();
+        }
+    }
+    loop {
+        // SAFETY: ends this thread only.
+        unsafe { sys!(libc::SYS_exit, 0) };
+    }
+}
+
+fn time_left(interval: u64) -> u64 {
+    (LAST_TICK.load(Relaxed) + interval).saturating_sub(sys::now()).max(100_000)
+}
+
+/// Drains, and does what is due by time. The lock is held.
+fn work() {
+    FILLED.store(0, Release);
+    drain::drain(false);
+    let now = sys::now();
+    // SAFETY: settings are read-only.
+    let (interval, shared) = unsafe { (CONFIG.interval_ns, SPOOL.shared) };
+    if now >= LAST_TICK.load(Relaxed) + interval {
+        LAST_TICK.store(now, Relaxed);
+        lines::calls(now, false);
+        snapshot::sample(now);
+    }
+    if !shared || now >= LAST_FLUSH.load(Relaxed) + 1_000_000_000 {
+        LAST_FLUSH.store(now, Relaxed);
+        lines::flush_group();
+    }
+}
+
+/// A thread has begun a new block. Signals are blocked.
+pub fn block_filled() {
+    let n = FILLED.fetch_add(1, AcqRel) + 1;
+    if alive() {
+        if n % WAKE_AT == 0 && SLEEPING.load(Acquire) == 1 {
+            DOORBELL.fetch_add(1, Release);
+            sys::futex_wake(&DOORBELL);
+        }
+    } else if (n >= WAKE_AT || sys::now() >= LAST_TICK.load(Relaxed) + unsafe { CONFIG.interval_ns }) && drain::try_lock(sys::gettid()) {
+        work();
+        drain::unlock();
+    }
+}
+
+/// Memory for rings is used up: drain by oneself, or let the one who drains go on. Signals are blocked.
+pub fn help_or_wait() {
+    if drain::try_lock(sys::gettid()) {
+        drain::drain(false);
+        drain::unlock();
+    } else {
+        DOORBELL.fetch_add(1, Release);
+        sys::futex_wake(&DOORBELL);
+        sys::yield_now();
+    }
+}
+
+/// Takes the drain's lock, waiting at most a second for the one who has it. Signals are blocked.
+pub fn lock_within_a_second() -> bool {
+    let me = sys::gettid();
+    let until = sys::now() + 1_000_000_000;
+    while !drain::try_lock(me) {
+        if sys::now() > until {
+            return false;
+        }
+        sys::yield_now();
+    }
+    true
+}

@@ -1,0 +1,360 @@
+//! What `analyze` says: the JSON contract as types. Outputs render these and compute nothing.
+//!
+//! Keys named in the contract (§7) are stable; the others may grow. `null` means "not known", never 0.
+//! Times called `…_s` inside a run are seconds since the run's start.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::model::units::Bytes;
+
+/// Version of the JSON: grows when a key changes its meaning (which the contract forbids within a major release).
+pub const SCHEMA: u32 = 1;
+
+/// The whole answer for a job: all processes of all traces that were given.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// See [`SCHEMA`].
+    pub schema: u32,
+    /// One for each image of each process, parents before children, images in order.
+    pub runs: Vec<Run>,
+    /// All of them together.
+    pub job: Job,
+    /// What was wrong with files as a whole (a spool of another version, a folder that can't be listed).
+    pub problems: Vec<Missing>,
+}
+
+/// One image of one process (a process that exec's is several runs with one pid).
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Run {
+    pub pid: u32,
+    pub ppid: u32,
+    pub rank: Option<i64>,
+    pub job_id: Option<String>,
+    pub host: String,
+    /// The arguments; bytes that are not UTF-8 are replaced.
+    pub command: Vec<String>,
+    pub exe: String,
+    pub cwd: String,
+    /// Version of the Python interpreter, where known.
+    pub python: Option<String>,
+    /// Recording mode: `full`, `fast`, `off`.
+    pub mode: Mode,
+    /// How many images of this process came before.
+    pub exec: u32,
+    /// Wall-clock start, RFC 3339, UTC.
+    pub start: String,
+    pub start_unix_s: f64,
+    /// Start to end, or to the last thing seen.
+    pub wall_s: f64,
+    /// User and system time together.
+    pub cpu_s: Option<f64>,
+    pub allocator: String,
+    pub end: End,
+    pub events: Events,
+    pub heap: Heap,
+    pub maps: Maps,
+    pub rss: Rss,
+    pub children: Children,
+    /// By bytes allocated, most first; at most [`THREADS_SHOWN`].
+    pub threads: Vec<Thread>,
+    pub threads_total: u64,
+    /// Timeline of at most [`SAMPLES_SHOWN`] points; each the maximum over its span.
+    pub samples: Vec<Sample>,
+    /// Layered snapshots (start, RSS peaks, exit), thinned to at most [`SNAPSHOTS_SHOWN`].
+    pub snapshots: Vec<serde_json::Value>,
+    /// memshim's own memory in the process, as its last statement says.
+    pub own: Option<serde_json::Value>,
+    /// The view from outside (`memshim run`).
+    pub outside: Option<serde_json::Value>,
+    /// What the shim wrote as notes.
+    pub notes: Vec<String>,
+    /// What is not in the numbers above, and why.
+    pub missing: Vec<Missing>,
+    /// File it was read from.
+    pub file: String,
+    /// Whether part of it came from the spool of a process without an end.
+    pub recovered: bool,
+}
+
+/// Threads listed at most.
+pub const THREADS_SHOWN: usize = 1000;
+/// Points of a timeline at most.
+pub const SAMPLES_SHOWN: usize = 512;
+/// Snapshots listed at most.
+pub const SNAPSHOTS_SHOWN: usize = 64;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    #[default]
+    Off,
+    Fast,
+    Full,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct End {
+    pub kind: EndKind,
+    /// Exit code, where it exited and the code is known.
+    pub code: Option<i32>,
+    /// Signal, where it was ended by one and somebody saw which.
+    pub signal: Option<i32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EndKind {
+    Exited,
+    Signaled,
+    Exec,
+    /// No end line, and the process is gone (or of another host): killed without anybody seeing how.
+    #[default]
+    Killed,
+    Running,
+}
+
+/// The events of a run. `counted = recorded + unrecorded + lost`; `unrecorded` is 0 in full mode.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Events {
+    /// Heap calls that succeeded, as counted by the shim.
+    pub counted: u64,
+    /// Heap calls that are events in the trace.
+    pub recorded: u64,
+    /// Calls that fast mode only counts by design.
+    pub unrecorded: u64,
+    /// Calls that should be events and are not (see `missing` for why).
+    pub lost: u64,
+    /// Frees of blocks that this trace did not see allocated.
+    pub unknown_frees: u64,
+    /// Calls that failed.
+    pub failed: u64,
+}
+
+/// Heap of a run. Full mode: by requested size unless it says usable. Fast mode: by usable size, `peak_bound_bytes` says how far off.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Heap {
+    /// Blocks allocated (reallocations included).
+    pub allocs: u64,
+    /// Blocks freed (old blocks of reallocations included).
+    pub frees: u64,
+    pub reallocs: u64,
+    pub requested_bytes: Bytes,
+    /// Live at the end (or at the last event).
+    pub live_bytes: Bytes,
+    pub live_allocs: u64,
+    pub peak_bytes: Bytes,
+    /// The true peak differs from `peak_bytes` by at most this; `null`: no bound is known.
+    pub peak_bound_bytes: Option<Bytes>,
+    pub peak_at_s: Option<f64>,
+    /// Freed before the same thread allocated anything else; `null` in fast mode.
+    pub temporary_allocs: Option<u64>,
+    pub leaked_bytes: Bytes,
+    pub leaked_allocs: u64,
+    /// Of the parent, live at the fork, in `live` and `peak` by usable size.
+    pub inherited_bytes: Bytes,
+    /// Freed of unknown blocks, usable size.
+    pub unknown_freed_bytes: Bytes,
+    pub usable: Usable,
+    pub by_function: BTreeMap<String, Function>,
+    /// `[size, allocs, frees]` by requested size: all (full), from `big` on (fast).
+    pub sizes: Vec<[u64; 3]>,
+    /// Estimates from samples, fast mode, sizes below `big`.
+    pub sizes_estimated: Vec<SizeEstimate>,
+    pub big: u64,
+    pub sample: u64,
+    /// The sizes asked for with `--sizes`, together.
+    pub selected: Option<Selected>,
+}
+
+/// By usable size.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Usable {
+    pub live_bytes: Bytes,
+    pub peak_bytes: Bytes,
+}
+
+/// Exact counts of one function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Function {
+    pub allocs: u64,
+    /// Calls that freed. For realloc: blocks replaced (`null` in fast mode).
+    pub frees: Option<u64>,
+    pub bytes: Bytes,
+}
+
+/// What the samples of one size stand for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SizeEstimate {
+    pub size: u64,
+    pub allocs: f64,
+    pub allocs_stderr: f64,
+    pub frees: f64,
+    pub frees_stderr: f64,
+    pub samples: u64,
+}
+
+/// Live blocks of chosen sizes taken together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Selected {
+    pub sizes: Vec<u64>,
+    pub peak_bytes: Bytes,
+    pub peak_bound_bytes: Bytes,
+    pub peak_allocs: u64,
+    pub peak_bound_allocs: u64,
+    pub live_bytes: Bytes,
+    pub live_allocs: u64,
+}
+
+/// Mappings made by the program's own calls, by class.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Maps {
+    pub anon: MapClass,
+    pub file: MapClass,
+    pub shared: MapClass,
+    pub stack: MapClass,
+    pub brk: BrkClass,
+    /// All classes together.
+    pub peak_bytes: Bytes,
+    pub peak_at_s: Option<f64>,
+    /// mmap calls by length and kind.
+    pub calls: Vec<MapCalls>,
+    /// Committed bytes of address ranges over time.
+    pub regions: Vec<Region>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MapClass {
+    /// At the end.
+    pub committed_bytes: Bytes,
+    pub peak_bytes: Bytes,
+    /// Of no access (PROT_NONE), at the end.
+    pub reserved_bytes: Bytes,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BrkClass {
+    pub committed_bytes: Bytes,
+    pub peak_bytes: Bytes,
+    pub reserved_bytes: Bytes,
+    pub up_bytes: Bytes,
+    pub down_bytes: Bytes,
+    pub net_bytes: i64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MapCalls {
+    pub len: u64,
+    /// `anon_private`, `file_shared`, …
+    pub kind: String,
+    pub maps: u64,
+    pub unmaps: u64,
+    /// Made with PROT_NONE.
+    pub prot_none: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Region {
+    pub addr: u64,
+    pub len: u64,
+    /// Committed private anonymous bytes after each call that changed them.
+    pub anon_bytes: Vec<u64>,
+    pub peak_bytes: u64,
+    pub end_bytes: u64,
+    /// The history was cut.
+    pub cut: bool,
+}
+
+/// Resident memory as the kernel counts it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Rss {
+    /// Most that was sampled.
+    pub peak_bytes: Bytes,
+    pub peak_at_s: Option<f64>,
+    /// VmHWM, read from inside.
+    pub hwm_bytes: Option<Bytes>,
+    /// VmHWM as `memshim run` saw it.
+    pub outside_hwm_bytes: Option<Bytes>,
+    pub end_bytes: Option<Bytes>,
+    pub at_peak: Option<AtPeak>,
+}
+
+/// RSS at its peak: `rss = heap + maps_anon + brk + stack + file + shmem + hugetlb(outside RSS) + unaccounted`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct AtPeak {
+    pub t_s: f64,
+    pub rss: Bytes,
+    pub anon: Bytes,
+    pub file: Bytes,
+    pub shmem: Bytes,
+    /// Not part of RSS.
+    pub hugetlb: Bytes,
+    /// Live heap by usable size.
+    pub heap: Bytes,
+    /// Anonymous maps of the program, committed (pages never touched are in it and not in RSS: then `unaccounted` is negative).
+    pub maps_anon: Bytes,
+    pub brk: Bytes,
+    pub stack: Bytes,
+    /// What is left: the allocator's free memory and overhead, libraries' data, less maps never touched.
+    pub unaccounted: i64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Children {
+    /// Highest VmHWM of a traced child.
+    pub rss_peak_bytes: Option<Bytes>,
+    pub count: u64,
+    /// RUSAGE_CHILDREN: keeps what a fork inherited even over an exec, so it can be too high.
+    pub rusage_maxrss_bytes: Option<Bytes>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Thread {
+    pub tid: u32,
+    pub name: String,
+    pub allocs: u64,
+    pub bytes: Bytes,
+    /// Most that it allocated more than it freed.
+    pub peak_bytes: Bytes,
+}
+
+/// One point of the timeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Sample {
+    pub t_s: f64,
+    pub rss: Bytes,
+    /// Live heap, usable size.
+    pub heap: Bytes,
+    /// Committed anonymous maps of the program.
+    pub maps: Bytes,
+}
+
+/// Something that is not in the numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    pub what: String,
+    pub count: u64,
+    pub why: String,
+}
+
+/// The job as a whole.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Job {
+    /// Processes (not images).
+    pub processes: u64,
+    pub ranks: u64,
+    pub hosts: u64,
+    /// Most resident memory at once on one host, summed over its processes (shared pages count in each).
+    pub peak_bytes: Bytes,
+    pub peak_at_s: Option<f64>,
+    /// Highest peak of a rank over their mean; `null` without ranks.
+    pub imbalance: Option<f64>,
+    pub worst_rank: Option<i64>,
+    /// What to ask the scheduler for: the peak and 10 %, in whole MiB.
+    pub request_mem_bytes: Bytes,
+    /// Trace bytes and events read.
+    pub trace_bytes: Bytes,
+    pub events_read: u64,
+}

@@ -1,0 +1,105 @@
+//! The command line: one file per verb, each flag with its text and its test beside it.
+
+mod analyze;
+mod doctor;
+mod env;
+mod run;
+mod value;
+
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Exit codes of the reading verbs (`docs`: contract §2). `run` exits as its target did.
+pub mod exit {
+    pub const DONE: u8 = 0;
+    pub const USAGE: u8 = 2;
+    pub const UNREADABLE: u8 = 3;
+    /// Own failures of `run`, told apart from anything a target is likely to return (as `env` and `timeout` do).
+    pub const RUN_FAILED: u8 = 125;
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  memshim run -- python run.py            run, watch, write trace.jsonl
+  memshim analyze trace.jsonl             what it needed, when, and who held it
+  LD_PRELOAD=/path/libmemshim.so prog     the same without `run`
+  eval \"$(memshim env)\"                   for job scripts
+  memshim doctor -- python                what will be seen here";
+
+/// How much memory a program needed, when, of which class, and who held it.
+#[derive(Parser)]
+#[command(name = "memshim", version, after_help = EXAMPLES, max_term_width = 120)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Run(run::Run),
+    Analyze(analyze::Analyze),
+    Env(env::Env),
+    Doctor(doctor::Doctor),
+}
+
+/// Parses and does what was asked. The one place that prints an error.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args = with_default_verb(args.into_iter().collect());
+    let for_run = args.get(1).is_some_and(|a| a == "run");
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            return ExitCode::from(match (e.use_stderr(), for_run) {
+                (false, _) => exit::DONE,
+                (true, true) => exit::RUN_FAILED,
+                (true, false) => exit::USAGE,
+            });
+        }
+    };
+    let (done, failed) = match cli.verb {
+        Verb::Run(run) => (run.execute(), exit::RUN_FAILED),
+        Verb::Analyze(analyze) => (analyze.execute(), exit::UNREADABLE),
+        Verb::Env(env) => (env.execute(), exit::UNREADABLE),
+        Verb::Doctor(doctor) => (doctor.execute(), exit::UNREADABLE),
+    };
+    let code = done.unwrap_or_else(|e| {
+        if !broken_pipe(&e) {
+            eprintln!("memshim: {e:#}");
+        }
+        failed
+    });
+    ExitCode::from(code)
+}
+
+/// A bare `memshim -- cmd` is `memshim run -- cmd`.
+fn with_default_verb(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_some_and(|a| a == "--") {
+        args.insert(1, "run".into());
+    }
+    args
+}
+
+/// The reader of our stdout went away (`memshim analyze … | head`): not worth a message.
+fn broken_pipe(e: &anyhow::Error) -> bool {
+    e.chain().any(|c| c.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn two_dashes_alone_mean_run() {
+        let args = with_default_verb(["memshim", "--", "ls", "-l"].map(OsString::from).to_vec());
+        assert_eq!(args, ["memshim", "run", "--", "ls", "-l"].map(OsString::from));
+        assert_eq!(with_default_verb(vec!["memshim".into(), "ls".into()]).len(), 2);
+    }
+}

@@ -1,0 +1,192 @@
+//! `memshim run`: a program under the shim, with the view from outside; exits as the program did.
+
+use super::value;
+use crate::launch::pattern;
+use crate::launch::target::{self, Outcome, Plan};
+use crate::launch::{job, preload};
+use clap::{Args, ValueEnum};
+use crate::output::units::iec;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  memshim run -- python run.py
+  memshim run -o 'out/%j.r%r.jsonl' -- ./solver input.dat        under srun or mpirun: one file a rank
+  memshim run --mode full -o t.jsonl.zst -- ./prog               every call an event, compressed
+  memshim run --exclude 'git,make' -- make -j8
+
+OUT may hold %h host, %p pid, %e program, %j job id, %r rank, %t start time.
+EXIT STATUS is that of CMD; 128+n when signal n ended it; 127 not found, 126 not runnable, 125 memshim itself failed.";
+
+/// Run a program under memshim, watch it from outside, and exit as it did
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Run {
+    /// Where the trace goes [default: trace.jsonl, under a rank variable trace.r%r.jsonl]; ends in .zst: compressed
+    #[arg(short, long, value_name = "PATTERN")]
+    out: Option<PathBuf>,
+
+    /// What becomes an event: big and sampled calls (fast, the default), every call (full), none (off)
+    #[arg(long, value_enum, value_name = "MODE")]
+    mode: Option<Mode>,
+
+    /// Time between two looks at the resident size [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = value::interval)]
+    interval: Option<u64>,
+
+    /// Heap calls from this size up are events by themselves in fast mode [default: 64KiB]
+    #[arg(long, value_name = "SIZE", value_parser = value::bytes)]
+    big: Option<u64>,
+
+    /// Mean bytes between two sampled calls in fast mode [default: 512KiB]
+    #[arg(long, value_name = "SIZE", value_parser = value::bytes)]
+    sample: Option<u64>,
+
+    /// Whether processes started by the program are recorded too [default: follow]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    children: Option<Children>,
+
+    /// Record only programs whose name matches one of these globs
+    #[arg(long, value_name = "GLOB,…")]
+    include: Option<OsString>,
+
+    /// Do not record programs whose name matches one of these globs
+    #[arg(long, value_name = "GLOB,…")]
+    exclude: Option<OsString>,
+
+    /// Most bytes a trace may have; on reaching it detail is dropped, and the trace says so [default: 2GiB]
+    #[arg(long, value_name = "SIZE", value_parser = value::bytes)]
+    max: Option<u64>,
+
+    /// Say nothing at the end
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Mode {
+    Fast,
+    Full,
+    Off,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Children {
+    Follow,
+    Skip,
+}
+
+impl Run {
+    pub fn execute(self) -> anyhow::Result<u8> {
+        let plan = Plan { out: self.out_pattern(), variables: self.variables(), library: preload::find_library()?, argv: self.command };
+        match target::run(&plan) {
+            Ok(outcome) => {
+                if !self.quiet {
+                    eprint!("{}", summary(&outcome));
+                }
+                Ok(outcome.ended.exit_code() as u8)
+            }
+            Err(e) => {
+                eprintln!("memshim: {e}");
+                Ok(e.exit_code())
+            }
+        }
+    }
+
+    /// The flag, else the variable, else the default for this environment.
+    fn out_pattern(&self) -> PathBuf {
+        let set = || std::env::var_os("MEMSHIM_OUT").filter(|v| !v.is_empty()).map(PathBuf::from);
+        self.out.clone().or_else(set).unwrap_or_else(|| pattern::default_pattern(&job::real_environment).into())
+    }
+
+    /// Variables for the shim, in forms that need no unit table to read: bytes, and whole microseconds.
+    fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let name = |v: &dyn Fn() -> Option<OsString>| v();
+        let number = |n: Option<u64>| n.map(|n| OsString::from(n.to_string()));
+        let all = [
+            ("MEMSHIM_MODE", name(&|| self.mode.map(word))),
+            ("MEMSHIM_INTERVAL", self.interval.map(|n| OsString::from(format!("{}us", n / 1000)))),
+            ("MEMSHIM_BIG", number(self.big)),
+            ("MEMSHIM_SAMPLE", number(self.sample)),
+            ("MEMSHIM_CHILDREN", name(&|| self.children.map(word))),
+            ("MEMSHIM_INCLUDE", self.include.clone()),
+            ("MEMSHIM_EXCLUDE", self.exclude.clone()),
+            ("MEMSHIM_MAX", number(self.max)),
+        ];
+        all.into_iter().filter_map(|(k, v)| v.map(|v| (k, v))).collect()
+    }
+}
+
+fn word(v: impl ValueEnum) -> OsString {
+    v.to_possible_value().expect("no value is skipped").get_name().into()
+}
+
+/// The one block at the end: peak, where the trace is, what to type next.
+fn summary(o: &Outcome) -> String {
+    let mut text = String::new();
+    let mut say = |line: String| text.push_str(&format!("memshim: {line}\n"));
+    let limit = o.limit.map(|l| format!(" (limit {})", iec(l))).unwrap_or_default();
+    if let Some(hwm) = o.hwm {
+        say(format!("peak resident {}{limit}, seen from outside", iec(hwm)));
+    }
+    if o.oom_kills > 0 {
+        say(format!("the kernel killed {} process(es) of this memory group for want of memory", o.oom_kills));
+    }
+    match &o.trace {
+        Ok(path) => {
+            if let Some(trouble) = &o.trouble {
+                say(format!("could not add to {}: {trouble}", path.display()));
+            }
+            say(format!("next: memshim analyze {}", shell_quoted(&path.to_string_lossy())));
+        }
+        Err(why) => say(format!("no trace: {why}")),
+    }
+    text
+}
+
+/// A word as it can be typed into a shell.
+pub fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        run: Run,
+    }
+
+    fn parse(args: &[&str]) -> Run {
+        Only::try_parse_from([&["run"], args].concat()).unwrap().run
+    }
+
+    #[test]
+    fn the_first_word_that_is_no_flag_starts_the_command() {
+        let run = parse(&["-q", "ls", "-q", "--mode", "x"]);
+        assert_eq!(run.command, ["ls", "-q", "--mode", "x"]);
+        assert!(run.quiet && run.mode.is_none());
+    }
+
+    #[test]
+    fn flags_become_the_variables_of_the_same_name() {
+        let run = parse(&["--mode", "full", "--interval", "0.1s", "--big", "64KiB", "--children", "skip", "--", "x"]);
+        let v: Vec<_> = run.variables().into_iter().map(|(k, v)| format!("{k}={}", v.display())).collect();
+        assert_eq!(v, ["MEMSHIM_MODE=full", "MEMSHIM_INTERVAL=100000us", "MEMSHIM_BIG=65536", "MEMSHIM_CHILDREN=skip"]);
+    }
+
+    #[test]
+    fn the_next_command_can_be_typed_as_it_stands() {
+        assert_eq!(shell_quoted("out/t.jsonl"), "out/t.jsonl");
+        assert_eq!(shell_quoted("my trace's"), r"'my trace'\''s'");
+    }
+}

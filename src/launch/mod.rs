@@ -1,0 +1,17 @@
+//! Running a target from outside: its environment, its signals, its end, and what the system says about it.
+//!
+//! The promise: a target started here sees the descriptors, signal dispositions, process group, terminal and environment it would
+//! have had from its real parent, plus `LD_PRELOAD` and the `MEMSHIM_*` variables. Not for: reading traces (`trace`), text (`cli`, `output`).
+
+pub mod cgroup;
+pub mod elf;
+pub mod inherited;
+pub mod job;
+pub mod outside;
+pub mod pattern;
+pub mod preload;
+pub mod proc;
+pub mod signals;
+pub mod spawn;
+pub mod target;
+pub mod watch;

@@ -1,0 +1,149 @@
+//! The `outside` line: what was seen of a target from outside, appended to its trace.
+
+use super::cgroup::Reading;
+use super::job;
+use super::watch::{Ended, Seen};
+use nix::libc;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
+use serde_json::{Value, json};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// A header line is short; more than this without a newline is not a trace of ours.
+const LONGEST_HEADER: u64 = 16 << 20;
+/// zstd level of the one small frame.
+const LEVEL: i32 = 3;
+
+/// CLOCK_MONOTONIC, nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    clock(ClockId::CLOCK_MONOTONIC)
+}
+
+fn clock(id: ClockId) -> u64 {
+    clock_gettime(id).map_or(0, |t| t.num_nanoseconds() as u64)
+}
+
+/// The line of `docs/trace-format.md`. To be made right after the target was waited for: its rusage is that of our only waited child.
+pub fn line(pid: i32, began_ns: u64, seen: &Seen, cgroup: Option<(u8, &Reading, &Reading)>) -> Value {
+    let now = monotonic_ns();
+    let status = match seen.ended {
+        Ended::Exited(code) => json!({"kind": "exited", "code": code}),
+        Ended::Signaled { signal, core } => json!({"kind": "signaled", "signal": signal, "core": core}),
+        Ended::Unknown => json!({"kind": "unknown"}),
+    };
+    let cgroup = cgroup.map(|(version, before, after)| {
+        let kills = after.oom_kills.map(|n| n.saturating_sub(before.oom_kills.unwrap_or(0)));
+        json!({"v": version, "peak": after.peak, "peak_before": before.peak, "limit": after.limit.as_ref().map(|l| l.0), "oom_kills": kills})
+    });
+    let slurm = job::slurm_memory(&job::real_environment).map(|(name, bytes)| json!({"from": name, "limit": bytes}));
+    json!({
+        "type": "outside", "pid": pid, "t": now, "wall_ns": clock(ClockId::CLOCK_REALTIME), "elapsed_ns": now.saturating_sub(began_ns),
+        "hwm": seen.hwm, "status": status, "rusage": rusage(), "cgroup": cgroup, "slurm": slurm, "children_hwm": seen.children_hwm,
+    })
+}
+
+/// Of the target and of what it waited for. `maxrss` is an upper bound of the target's own: see `watch`.
+fn rusage() -> Option<Value> {
+    let u = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
+    Some(json!({
+        "maxrss": (u.max_rss() as u64) * 1024, "utime_ns": u.user_time().num_microseconds() * 1000, "stime_ns": u.system_time().num_microseconds() * 1000,
+        "minflt": u.minor_page_faults(), "majflt": u.major_page_faults(), "inblock": u.block_reads(), "oublock": u.block_writes(),
+        "nvcsw": u.voluntary_context_switches(), "nivcsw": u.involuntary_context_switches(),
+    }))
+}
+
+fn compressed(trace: &Path) -> bool {
+    trace.extension().is_some_and(|e| e == "zst")
+}
+
+/// The header of a trace's first line, if it has one.
+pub fn header(trace: &Path) -> Option<Value> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(trace).ok()?;
+    file.metadata().ok().filter(|m| m.is_file())?;
+    let source: Box<dyn Read> = if compressed(trace) { Box::new(zstd::stream::read::Decoder::new(file).ok()?) } else { Box::new(file) };
+    let mut first = Vec::new();
+    BufReader::new(source.take(LONGEST_HEADER)).read_until(b'\n', &mut first).ok()?;
+    serde_json::from_slice(&first).ok().filter(|v: &Value| v["type"] == "header")
+}
+
+/// Whether this is the trace of the process `pid` that started at `start_ticks` (when known), or of one of its run after `began_ns`.
+pub fn is_of(header: &Value, pid: i32, start_ticks: Option<u64>, began_ns: u64) -> bool {
+    let same_start = start_ticks.is_none() || header["start_ticks"].as_u64() == start_ticks;
+    header["pid"] == pid && same_start || header["mono_ns"].as_u64().is_some_and(|t| t >= began_ns)
+}
+
+/// Appends one line, as a frame of its own where the trace is compressed. A torn last line is closed first.
+pub fn append(trace: &Path, line: &Value) -> io::Result<()> {
+    let mut file = OpenOptions::new().read(true).append(true).custom_flags(libc::O_NOFOLLOW).open(trace)?;
+    let mut text = format!("{line}\n").into_bytes();
+    if compressed(trace) {
+        text = zstd::bulk::compress(&text, LEVEL)?;
+    } else if !ends_with_newline(&mut file)? {
+        text.insert(0, b'\n');
+    }
+    file.write_all(&text)
+}
+
+fn ends_with_newline(file: &mut File) -> io::Result<bool> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(true);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0u8];
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen() -> Seen {
+        Seen { ended: Ended::Signaled { signal: 9, core: false }, hwm: Some(5), children_hwm: None }
+    }
+
+    #[test]
+    fn the_line_has_the_keys_of_the_format() {
+        let (before, after) = (Reading { oom_kills: Some(2), ..Reading::default() }, Reading { oom_kills: Some(3), peak: Some(9), ..Reading::default() });
+        let v = line(7, 0, &seen(), Some((2, &before, &after)));
+        assert_eq!((&v["type"], &v["pid"], &v["hwm"], &v["status"]["signal"]), (&json!("outside"), &json!(7), &json!(5), &json!(9)));
+        assert_eq!((&v["cgroup"]["oom_kills"], &v["cgroup"]["peak"], &v["cgroup"]["limit"]), (&json!(1), &json!(9), &Value::Null));
+        assert!(v["rusage"]["maxrss"].is_u64());
+    }
+
+    #[test]
+    fn a_torn_last_line_is_closed_before_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let trace = dir.path().join("t.jsonl");
+        std::fs::write(&trace, "{\"type\":\"header\",\"pid\":7}\n{\"type\":\"ev\",\"g").unwrap();
+        append(&trace, &json!({"type": "outside"})).unwrap();
+        let text = std::fs::read_to_string(&trace).unwrap();
+        assert!(text.ends_with("\"g\n{\"type\":\"outside\"}\n"), "{text}");
+        assert_eq!(header(&trace).unwrap()["pid"], 7);
+    }
+
+    #[test]
+    fn a_compressed_trace_gets_a_frame_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let trace = dir.path().join("t.jsonl.zst");
+        std::fs::write(&trace, zstd::bulk::compress(b"{\"type\":\"header\",\"pid\":7}\n", 3).unwrap()).unwrap();
+        append(&trace, &json!({"type": "outside"})).unwrap();
+        let all = zstd::stream::decode_all(File::open(&trace).unwrap()).unwrap();
+        assert_eq!(String::from_utf8(all).unwrap(), "{\"type\":\"header\",\"pid\":7}\n{\"type\":\"outside\"}\n");
+        assert!(is_of(&header(&trace).unwrap(), 7, None, u64::MAX));
+    }
+
+    #[test]
+    fn a_link_in_the_traces_place_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("real"), dir.path().join("t.jsonl"));
+        std::fs::write(&real, "{\"type\":\"header\"}\n").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        assert!(header(&link).is_none());
+        assert!(append(&link, &json!({})).is_err());
+    }
+}

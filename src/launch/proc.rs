@@ -1,0 +1,72 @@
+//! The few fields of /proc/PID that a watcher needs.
+
+use std::fs;
+
+/// Of /proc/PID/stat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    pub state: char,
+    pub ppid: i32,
+    pub pgrp: i32,
+    /// Foreground group of the controlling terminal, −1 without one.
+    pub tpgid: i32,
+    /// In clock ticks since boot: with the pid it names a process for good.
+    pub start_ticks: u64,
+}
+
+pub fn stat(pid: i32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The name, field 2, may itself hold spaces and parentheses: fields are counted from the last `)`.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let rest = &text[text.rfind(')')? + 1..];
+    let f: Vec<&str> = rest.split_ascii_whitespace().collect();
+    Some(Stat {
+        state: f.first()?.chars().next()?,
+        ppid: f.get(1)?.parse().ok()?,
+        pgrp: f.get(2)?.parse().ok()?,
+        tpgid: f.get(5)?.parse().ok()?,
+        start_ticks: f.get(19)?.parse().ok()?,
+    })
+}
+
+/// A `kB` field of a status text, in bytes.
+pub fn status_bytes(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find(|l| l.strip_prefix(key).is_some_and(|r| r.starts_with(':')))?;
+    let kb: u64 = line[key.len() + 1..].split_ascii_whitespace().next()?.parse().ok()?;
+    Some(kb * 1024)
+}
+
+/// Bit n−1 set: signal n is ignored by this process.
+pub fn ignored_signals() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Children of `pid`, of all its threads. Empty where the kernel has no such file.
+pub fn children(pid: i32) -> Vec<i32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists = tasks.flatten().filter_map(|t| fs::read_to_string(t.path().join("children")).ok());
+    lists.flat_map(|l| l.split_ascii_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<i32>>()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let s = parse_stat("7 (a) b) (c) S 6 5 4 34816 5 4194304 1 2 3 4 5 6 7 8 20 0 1 0 8812 9 10").unwrap();
+        assert_eq!(s, Stat { state: 'S', ppid: 6, pgrp: 5, tpgid: 5, start_ticks: 8812 });
+        assert_eq!(parse_stat("7 (a"), None);
+    }
+
+    #[test]
+    fn status_fields_are_matched_whole() {
+        let text = "VmHWMx:\t1 kB\nVmHWM:\t  20 kB\n";
+        assert_eq!(status_bytes(text, "VmHWM"), Some(20 * 1024));
+        assert_eq!(status_bytes(text, "VmRSS"), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! One target from start to end: spawn, watch, find its trace, write what was seen from outside.
+
+use super::cgroup::{Cgroup, Reading};
+use super::elf::Program;
+use super::pattern::{self, Names};
+use super::signals::Signals;
+use super::watch::{self, Ended, Seen};
+use super::{job, outside, preload, proc, spawn};
+use nix::libc;
+use serde_json::Value;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What to run, and how.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub argv: Vec<OsString>,
+    /// Pattern of the trace's path; relative to the present folder.
+    pub out: PathBuf,
+    /// Further variables for the shim.
+    pub variables: Vec<(&'static str, OsString)>,
+    pub library: PathBuf,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    pub ended: Ended,
+    /// Largest VmHWM seen of the target itself.
+    pub hwm: Option<u64>,
+    /// The trace, or why there is none.
+    pub trace: Result<PathBuf, String>,
+    /// Trouble with the trace that is there.
+    pub trouble: Option<String>,
+    pub oom_kills: u64,
+    pub limit: Option<u64>,
+}
+
+/// The target could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("{0}: command not found")]
+    NotFound(String),
+    #[error("{0}: cannot be run: {1}")]
+    NotRunnable(String, io::Error),
+    #[error("cannot watch signals: {0}")]
+    Signals(io::Error),
+}
+
+impl StartError {
+    /// As shells and `env` have it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            StartError::NotFound(_) => 127,
+            StartError::NotRunnable(..) => 126,
+            StartError::Signals(_) => 125,
+        }
+    }
+}
+
+/// Runs a target to its end.
+pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
+    let out = std::path::absolute(&plan.out).unwrap_or_else(|_| plan.out.clone());
+    // A folder that cannot be made is the shim's trouble to report: the target runs anyway.
+    let _ = std::fs::create_dir_all(pattern::fixed_folder(&out));
+    let mut set = plan.variables.clone();
+    set.push(("MEMSHIM_OUT", out.clone().into_os_string()));
+    let env = preload::target_environment(std::env::vars_os(), &plan.library, &set);
+
+    let cgroup = Cgroup::of("self");
+    let before = cgroup.as_ref().map(Cgroup::read).unwrap_or_default();
+    let signals = Signals::install().map_err(StartError::Signals)?;
+    let began = outside::monotonic_ns();
+    let mut child = spawn::spawn(&plan.argv, &env).map_err(|e| start_error(&plan.argv, &env, e))?;
+    let pid = child.id() as i32;
+    let start_ticks = proc::stat(pid).map(|s| s.start_ticks);
+    let seen = watch::until_end(&mut child, &signals.listen());
+
+    let after = cgroup.as_ref().map(Cgroup::read).unwrap_or_default();
+    let line = outside::line(pid, began, &seen, cgroup.as_ref().map(|c| (c.version(), &before, &after)));
+    let names = Names::of_child(pid, &plan.argv[0], &job::real_environment);
+    let of_target = |p: &PathBuf| outside::header(p).is_some_and(|h| outside::is_of(&h, pid, start_ticks, began));
+    let trace = pattern::candidates(&out, &names).into_iter().find(of_target);
+    let trouble = trace.as_deref().and_then(|t| finish(t, &line).err()).map(|e| e.to_string());
+    let trace = trace.map(|t| shortest(&t)).ok_or_else(|| why_no_trace(plan, &env));
+    let kills = |r: &Reading| r.oom_kills.unwrap_or(0);
+    let Seen { ended, hwm, .. } = seen;
+    Ok(Outcome { ended, hwm, trace, trouble, oom_kills: kills(&after).saturating_sub(kills(&before)), limit: after.limit.map(|l| l.0) })
+}
+
+/// Completes the trace of a target that died without warning, then appends the view from outside.
+fn finish(trace: &Path, line: &Value) -> io::Result<()> {
+    outside::append(trace, line)
+}
+
+fn start_error(argv: &[OsString], env: &[(OsString, OsString)], e: io::Error) -> StartError {
+    let name = argv[0].to_string_lossy().into_owned();
+    let there = spawn::find_program(&argv[0], env).is_some();
+    match e.raw_os_error() {
+        // ENOENT of a file that is there: its `#!` interpreter or its loader is missing.
+        Some(libc::ENOENT) if !there => StartError::NotFound(name),
+        _ => StartError::NotRunnable(name, e),
+    }
+}
+
+fn why_no_trace(plan: &Plan, env: &[(OsString, OsString)]) -> String {
+    if plan.variables.iter().any(|(k, v)| *k == "MEMSHIM_MODE" && v == "off") {
+        return "the mode is off".into();
+    }
+    let program = spawn::find_program(&plan.argv[0], env).map(|p| Program::look(&p));
+    if let Some(why) = program.as_ref().and_then(Program::obstacle) {
+        return why;
+    }
+    if let Some(why) = preload::unusable_path(&plan.library) {
+        return format!("{}: {why}", plan.library.display());
+    }
+    "the library wrote none: see its line on stderr, or ask `memshim doctor`".into()
+}
+
+/// Relative where it lies under the present folder: what a person would type.
+fn shortest(path: &Path) -> PathBuf {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(&here).unwrap_or(path).to_path_buf()
+}

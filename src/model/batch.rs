@@ -1,0 +1,293 @@
+//! One `ev` line: codes to events. An event becomes a *step*, its change of the live bytes.
+//!
+//! Identities are resolved here: own blocks at once, blocks of other lanes when the whole group has been read (they may be
+//! allocated further down in it). What order the steps of several lanes come in is not decided here (see `merge`).
+
+use super::kinds::{KindTable, UNKNOWN};
+use super::live::{KindId, LiveTable};
+use crate::trace::column::Values;
+
+/// Changes of one event, by metric.
+#[derive(Clone, Debug, Default)]
+pub struct Steps {
+    /// Requested bytes (for unknown blocks: usable).
+    pub requested: Vec<i64>,
+    pub usable: Vec<i64>,
+    /// Bytes of the selected sizes; empty where none are selected.
+    pub selected: Vec<i64>,
+    /// Blocks of the selected sizes; likewise.
+    pub selected_count: Vec<i64>,
+}
+
+impl Steps {
+    pub fn len(&self) -> usize {
+        self.requested.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.requested.is_empty()
+    }
+
+    fn push(&mut self, change: Change, selecting: bool) {
+        self.requested.push(change.requested);
+        self.usable.push(change.usable);
+        if selecting {
+            self.selected.push(change.selected);
+            self.selected_count.push(change.selected_count);
+        }
+    }
+
+    /// Adds to step `at`.
+    pub fn add(&mut self, at: usize, change: Change) {
+        self.requested[at] += change.requested;
+        self.usable[at] += change.usable;
+        if let (Some(bytes), Some(count)) = (self.selected.get_mut(at), self.selected_count.get_mut(at)) {
+            *bytes += change.selected;
+            *count += change.selected_count;
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.requested.clear();
+        self.usable.clear();
+        self.selected.clear();
+        self.selected_count.clear();
+    }
+}
+
+/// See [`Steps`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    pub requested: i64,
+    pub usable: i64,
+    pub selected: i64,
+    pub selected_count: i64,
+}
+
+impl Change {
+    #[inline]
+    fn add(&mut self, other: Change) {
+        self.requested += other.requested;
+        self.usable += other.usable;
+        self.selected += other.selected;
+        self.selected_count += other.selected_count;
+    }
+}
+
+/// What the events of all lanes of an image amount to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub allocs: u64,
+    /// Blocks freed, of known and of unknown identity.
+    pub frees: u64,
+    pub reallocs: u64,
+    pub requested: u64,
+    pub temporary: u64,
+    pub unknown_frees: u64,
+    pub unknown_bytes: u64,
+    /// Unknown frees that turned out to be of a block that was written later.
+    pub settles: u64,
+    /// Frees of a block that is not live (lost allocation, damaged line).
+    pub unmatched: u64,
+    /// Allocations of a kind that is not in the dictionary.
+    pub unknown_kinds: u64,
+    /// Codes that mean nothing, columns that break off.
+    pub bad_codes: u64,
+    /// Events in the trace.
+    pub events: u64,
+    /// Allocations missing between one batch of a lane and its next.
+    pub gap_allocs: u64,
+    /// Batches that start before the end of the one before.
+    pub overlaps: u64,
+    /// Batches whose own count differs from what their columns hold.
+    pub miscounted: u64,
+}
+
+/// A free of another lane's block, to be resolved when the group is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    pub step: usize,
+    pub owner: u32,
+    pub seq: u64,
+}
+
+/// Where another thread takes over the lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handover {
+    /// Steps of the thread before.
+    pub step: usize,
+    pub allocs: u64,
+    pub bytes: u64,
+}
+
+/// What a lane is while its batches are read.
+#[derive(Default)]
+pub struct LaneState {
+    pub table: LiveTable,
+    pub next_seq: u64,
+    pub started: bool,
+    /// Allocations so far.
+    pub allocs: u64,
+    /// Requested bytes of them.
+    pub bytes: u64,
+    /// First number of the threads that have not begun yet, soonest last.
+    pub handovers: Vec<u64>,
+}
+
+/// The state that decoding a batch changes.
+pub struct Decode<'a> {
+    pub lane: &'a mut LaneState,
+    pub kinds: &'a mut KindTable,
+    pub totals: &'a mut Totals,
+    pub steps: &'a mut Steps,
+    pub foreign: &'a mut Vec<Foreign>,
+    pub handed: &'a mut Vec<Handover>,
+    pub x: &'a [u64],
+    pub z: &'a [u64],
+    pub selecting: bool,
+    /// `prev` of the format.
+    pub prev: u64,
+    /// Number in the last entry of `x`, by owner modulo 8.
+    pub last_of: [u64; 8],
+}
+
+/// What became of a block that a code ends.
+pub fn end_block(kind: KindId, kinds: &mut KindTable, totals: &mut Totals) -> Change {
+    totals.frees += 1;
+    if kind == 0 {
+        totals.unmatched += 1;
+        return Change::default();
+    }
+    let k = kinds.get_mut(kind);
+    k.frees += 1;
+    Change {
+        requested: -(k.size as i64),
+        usable: -(k.usable as i64),
+        selected: if k.selected { -(k.size as i64) } else { 0 },
+        selected_count: -(k.selected as i64),
+    }
+}
+
+impl Decode<'_> {
+    /// Reads all codes.
+    pub fn run(&mut self, mut codes: impl Values) {
+        while let Some(c) = codes.next() {
+            self.totals.events += 1;
+            let change = match c % 3 {
+                0 if c > 0 => self.allocate(c / 3, &mut codes),
+                0 => {
+                    self.totals.bad_codes += 1;
+                    Change::default()
+                }
+                _ => self.release(c, self.lane.next_seq.wrapping_sub(1)),
+            };
+            self.steps.push(change, self.selecting);
+        }
+        self.totals.bad_codes += !codes.at_end() as u64;
+    }
+
+    #[inline]
+    fn allocate(&mut self, number: u64, codes: &mut impl Values) -> Change {
+        let mut id = self.kinds.id(number);
+        if id == UNKNOWN {
+            self.totals.unknown_kinds += 1;
+        } else if self.kinds.get(id).wide {
+            match self.z {
+                [size, slack, rest @ ..] => {
+                    id = self.kinds.intern(id, *size, *slack);
+                    self.z = rest;
+                }
+                _ => self.totals.bad_codes += 1,
+            }
+        }
+        let seq = self.lane.next_seq;
+        while self.lane.handovers.last().is_some_and(|&first| first <= seq) {
+            self.lane.handovers.pop();
+            self.handed.push(Handover { step: self.steps.len(), allocs: self.lane.allocs, bytes: self.lane.bytes });
+        }
+        self.lane.next_seq = seq.wrapping_add(1);
+        self.lane.table.insert(seq, id);
+        self.lane.allocs += 1;
+        self.totals.allocs += 1;
+        let kind = self.kinds.get_mut(id);
+        kind.allocs += 1;
+        self.lane.bytes = self.lane.bytes.wrapping_add(kind.size);
+        let mut change = Change {
+            requested: kind.size as i64,
+            usable: kind.usable as i64,
+            selected: if kind.selected { kind.size as i64 } else { 0 },
+            selected_count: kind.selected as i64,
+        };
+        if kind.replaces() {
+            self.totals.reallocs += 1;
+            match codes.next() {
+                Some(c) if c % 3 != 0 => change.add(self.release(c, seq.wrapping_sub(1))),
+                _ => self.totals.bad_codes += 1,
+            }
+        }
+        change
+    }
+
+    /// `newest`: number of the block allocated last before this event.
+    #[inline]
+    fn release(&mut self, c: u64, newest: u64) -> Change {
+        let q = c / 3;
+        let seq = match (c % 3, q) {
+            (1, 0) => return self.release_foreign(),
+            (1, age) => self.lane.next_seq.wrapping_sub(age),
+            (_, 0) => return self.settle(),
+            (_, q) => self.prev.wrapping_add(memshim_format::v93::unzigzag(q) as u64),
+        };
+        self.prev = seq;
+        self.totals.temporary += (seq == newest) as u64;
+        end_block(self.lane.table.take(seq), self.kinds, self.totals)
+    }
+
+    fn release_foreign(&mut self) -> Change {
+        match self.x {
+            [0, _address, usable, rest @ ..] => {
+                self.x = rest;
+                let usable = (*usable).min(i64::MAX as u64);
+                self.totals.frees += 1;
+                self.totals.unknown_frees += 1;
+                self.totals.unknown_bytes = self.totals.unknown_bytes.saturating_add(usable);
+                Change { requested: -(usable as i64), usable: -(usable as i64), ..Change::default() }
+            }
+            [owner, delta, rest @ ..] if *owner > 0 && *owner <= u32::MAX as u64 => {
+                self.x = rest;
+                let owner = (*owner - 1) as u32;
+                let last = &mut self.last_of[owner as usize % 8];
+                *last = last.wrapping_add(memshim_format::v93::unzigzag(*delta) as u64);
+                self.foreign.push(Foreign { step: self.steps.len(), owner, seq: *last });
+                Change::default()
+            }
+            _ => {
+                self.x = &[];
+                self.totals.bad_codes += 1;
+                Change::default()
+            }
+        }
+    }
+
+    /// The newest block was ended by a free that was read before it and went for unknown: its bytes are gone already, by usable size.
+    #[cold]
+    fn settle(&mut self) -> Change {
+        self.totals.events -= 1;
+        let kind = self.lane.table.take(self.lane.next_seq.wrapping_sub(1));
+        if kind == 0 {
+            self.totals.unmatched += 1;
+            return Change::default();
+        }
+        self.totals.settles += 1;
+        self.totals.unknown_frees = self.totals.unknown_frees.saturating_sub(1);
+        let k = self.kinds.get_mut(kind);
+        k.frees += 1;
+        self.totals.unknown_bytes = self.totals.unknown_bytes.saturating_sub(k.usable);
+        Change {
+            requested: k.usable as i64 - k.size as i64,
+            usable: 0,
+            selected: if k.selected { -(k.size as i64) } else { 0 },
+            selected_count: -(k.selected as i64),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The exact counts of an image, from its `calls` lines; in fast mode also the bounds of its peak.
+
+use std::collections::BTreeMap;
+
+use crate::trace::line::Calls;
+
+/// Last row of a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneCount {
+    pub allocs: u64,
+    pub bytes: u64,
+    pub frees: u64,
+    pub live: i64,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Whether there was a `calls` line at all.
+    pub seen: bool,
+    /// (calls, bytes) by function number.
+    pub by_fn: Vec<(u64, u64)>,
+    pub lanes: BTreeMap<u32, LaneCount>,
+    pub live: i64,
+    pub blocks: i64,
+    pub failed: u64,
+    pub lost: u64,
+    pub t: u64,
+    /// Usable bytes live at the fork.
+    inherited: i64,
+    /// Σ of the lanes.
+    level: i64,
+    /// The peak was at least this …
+    pub lower: i64,
+    pub lower_at: u64,
+    /// … and at most this.
+    pub upper: i64,
+    /// Most blocks live at a row.
+    pub most_blocks: i64,
+}
+
+/// Functions above are a damaged line's.
+const FN_MAX: usize = 256;
+
+impl Counts {
+    /// Starts with what a fork inherited.
+    pub fn new(inherited: i64) -> Self {
+        Counts { inherited, lower: inherited, upper: inherited, ..Counts::default() }
+    }
+
+    /// Reads one line. Cumulative rows never go back: an older line (a trace beside a newer spool) changes nothing.
+    pub fn read(&mut self, line: &Calls) {
+        self.seen = true;
+        for &(func, calls, bytes) in line.fns.iter().filter(|row| row.0 < FN_MAX) {
+            if self.by_fn.len() <= func {
+                self.by_fn.resize(func + 1, (0, 0));
+            }
+            let row = &mut self.by_fn[func];
+            *row = (row.0.max(calls), row.1.max(bytes));
+        }
+        self.failed = self.failed.max(line.failed);
+        self.lost = self.lost.max(line.lost);
+        if line.t >= self.t {
+            (self.live, self.blocks, self.t) = (line.live, line.blocks, line.t);
+        }
+        self.most_blocks = self.most_blocks.max(line.blocks);
+
+        // In this interval every lane's maximum was its `hi`; when, is known only where just one lane changed.
+        let mut upper = self.level;
+        let mut exact = self.level;
+        for &(lane, allocs, bytes, frees, live, hi) in &line.lanes {
+            let row = self.lanes.entry(lane).or_default();
+            let hi = hi.max(live).max(row.live);
+            upper += hi - row.live;
+            exact += hi - row.live;
+            self.level += live - row.live;
+            *row = LaneCount { allocs, bytes, frees, live };
+        }
+        if line.lanes.len() > 1 {
+            exact = self.level;
+        }
+        self.upper = self.upper.max(upper + self.inherited);
+        for level in [self.level, exact] {
+            if level + self.inherited > self.lower {
+                (self.lower, self.lower_at) = (level + self.inherited, line.t);
+            }
+        }
+    }
+
+    /// Live usable bytes by the lanes' rows.
+    pub fn lanes_live(&self) -> i64 {
+        self.level + self.inherited
+    }
+
+    /// Calls that succeeded.
+    pub fn calls(&self) -> u64 {
+        self.by_fn.iter().map(|row| row.0).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_lane_has_an_exact_peak_and_two_have_a_bound() {
+        let mut c = Counts::new(0);
+        c.read(&Calls { t: 1, lanes: vec![(0, 1, 10, 0, 10, 50)], ..Calls::default() });
+        assert_eq!((c.lower, c.upper), (50, 50));
+        c.read(&Calls { t: 2, lanes: vec![(0, 1, 10, 0, 10, 50), (1, 1, 5, 0, 30, 40)], ..Calls::default() });
+        assert_eq!((c.lower, c.upper), (50, 90));
+    }
+
+    #[test]
+    fn an_older_line_changes_nothing() {
+        let mut c = Counts::new(0);
+        c.read(&Calls { t: 5, fns: vec![(0, 10, 100)], live: 7, failed: 2, ..Calls::default() });
+        c.read(&Calls { t: 4, fns: vec![(0, 9, 90)], live: 6, failed: 1, ..Calls::default() });
+        assert_eq!((c.by_fn[0], c.live, c.failed), ((10, 100), 7, 2));
+    }
+}

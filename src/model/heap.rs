@@ -1,0 +1,217 @@
+//! The heap of one image, replayed from its `ev` lines group by group.
+//!
+//! Within a group: every line's codes become steps as it is read (`batch`); when the group is complete, frees of other lanes'
+//! blocks are resolved, the steps put in order (`merge`) and played (`track`).
+
+use super::batch::{Decode, Foreign, Handover, LaneState, Steps, Totals, end_block};
+use super::kinds::KindTable;
+use super::merge::{self, Window};
+use super::threads::ThreadBook;
+use super::track::{Peak, Played, Track};
+use crate::trace::column::Column;
+use crate::trace::line::{Ev, Kinds};
+
+/// Lanes above are a damaged line's.
+const LANE_MAX: u32 = 1 << 14;
+
+/// A line of the group that is being read.
+#[derive(Default)]
+struct Batch {
+    lane: u32,
+    steps: Steps,
+    windows: Vec<Window>,
+    foreign: Vec<Foreign>,
+    handed: Vec<Handover>,
+    t1: u64,
+}
+
+/// What tells one batch of a lane from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    group: u64,
+    seq: u64,
+    t0: u64,
+    events: u64,
+}
+
+/// See the module.
+pub struct Heap {
+    pub kinds: KindTable,
+    pub totals: Totals,
+    lanes: Vec<LaneState>,
+    requested: Track,
+    usable: Track,
+    /// Bytes and blocks of the selected sizes.
+    selected: Option<(Track, Track)>,
+    tick_ns: u64,
+    group: Option<u64>,
+    batches: Vec<Batch>,
+    /// Batches whose memory can be used again.
+    spare: Vec<Batch>,
+    /// Last batch of each lane, to know it again in a spool.
+    last: Vec<Option<Mark>>,
+    /// Same as the last batch of its lane: written twice around a crash.
+    pub doubled: u64,
+}
+
+/// The heap at the end.
+#[derive(Clone, Debug, Default)]
+pub struct HeapEnd {
+    pub requested: Peak,
+    pub usable: Peak,
+    pub selected: Option<(Peak, Peak)>,
+    pub live_blocks: u64,
+}
+
+impl Heap {
+    /// `inherited`: usable bytes that were live at the fork; `selected`: sizes to follow on their own.
+    pub fn new(tick_ns: u64, inherited: i64, selected: &[u64]) -> Self {
+        Heap {
+            kinds: KindTable::new(selected),
+            totals: Totals::default(),
+            lanes: Vec::new(),
+            requested: Track::new(inherited, true),
+            usable: Track::new(inherited, false),
+            selected: (!selected.is_empty()).then(|| (Track::new(0, true), Track::new(0, true))),
+            tick_ns: tick_ns.max(1),
+            group: None,
+            batches: Vec::new(),
+            spare: Vec::new(),
+            last: Vec::new(),
+            doubled: 0,
+        }
+    }
+
+    /// Adds rows to the dictionary; the number of rows that can't be.
+    pub fn define(&mut self, line: &Kinds) -> u64 {
+        let mut bad = 0;
+        for (number, &(func, size, slack, flags)) in (line.from as u64..).zip(&line.kinds) {
+            let number = u32::try_from(number).unwrap_or(0);
+            bad += !self.kinds.define(number, func, size, slack, flags) as u64;
+        }
+        bad
+    }
+
+    /// From allocation `seq` of this lane on, another thread uses it. False where that is in the past already.
+    pub fn hand_over(&mut self, lane: u32, seq: u64) -> bool {
+        let Some(lane) = self.lane(lane) else { return false };
+        if lane.started && seq < lane.next_seq || !lane.started && seq == 0 {
+            return false;
+        }
+        lane.handovers.insert(0, seq);
+        true
+    }
+
+    fn lane(&mut self, lane: u32) -> Option<&mut LaneState> {
+        if lane > LANE_MAX {
+            return None;
+        }
+        if self.lanes.len() <= lane as usize {
+            self.lanes.resize_with(lane as usize + 1, LaneState::default);
+            self.last.resize(lane as usize + 1, None);
+        }
+        self.lanes.get_mut(lane as usize)
+    }
+
+    /// Reads one line. False where nothing of it can be used.
+    pub fn read(&mut self, ev: &Ev, threads: &mut ThreadBook) -> bool {
+        if self.group != Some(ev.g) {
+            self.end_group(threads);
+            self.group = Some(ev.g);
+        }
+        if self.lane(ev.lane).is_none() {
+            return false;
+        }
+        let mark = Mark { group: ev.g, seq: ev.seq, t0: ev.t0, events: ev.n };
+        // A lane has one batch a group: the second is the spool's, whose process died between writing it and noting that it had.
+        if self.last[ev.lane as usize].is_some_and(|last| last.group == mark.group || (last.seq, last.t0, last.events) == (mark.seq, mark.t0, mark.events)) {
+            self.doubled += 1;
+            return true;
+        }
+        self.last[ev.lane as usize] = Some(mark);
+        let (x, z, t) = (ev.x.values(), ev.z.values(), ev.t.values());
+        self.totals.bad_codes += [x.is_none(), z.is_none(), t.is_none()].iter().filter(|b| **b).count() as u64;
+        let (x, z, t) = (x.unwrap_or_default(), z.unwrap_or_default(), t.unwrap_or_default());
+
+        let lane = &mut self.lanes[ev.lane as usize];
+        if !lane.started {
+            lane.started = true;
+            lane.next_seq = ev.seq;
+        } else if ev.seq != lane.next_seq {
+            match ev.seq.checked_sub(lane.next_seq) {
+                Some(gap) => self.totals.gap_allocs = self.totals.gap_allocs.saturating_add(gap),
+                None => self.totals.overlaps += 1,
+            }
+            lane.next_seq = ev.seq;
+        }
+        let mut batch = self.spare.pop().unwrap_or_default();
+        batch.lane = ev.lane;
+        batch.t1 = ev.t1.max(ev.t0);
+        let mut decode = Decode {
+            lane,
+            kinds: &mut self.kinds,
+            totals: &mut self.totals,
+            steps: &mut batch.steps,
+            foreign: &mut batch.foreign,
+            handed: &mut batch.handed,
+            x: &x,
+            z: &z,
+            selecting: self.selected.is_some(),
+            prev: ev.seq,
+            last_of: [0; 8],
+        };
+        match &ev.k {
+            Column::Text(text) => decode.run(memshim_format::v93::Decoder::new(text.as_bytes())),
+            Column::Ints(all) => decode.run(all.iter().copied()),
+        }
+        self.totals.miscounted += (batch.steps.len() as u64 != ev.n) as u64;
+        batch.windows = merge::windows(&t, self.tick_ns, batch.steps.len(), ev.t0, ev.t1);
+        self.batches.push(batch);
+        true
+    }
+
+    fn end_group(&mut self, threads: &mut ThreadBook) {
+        if self.batches.is_empty() {
+            return;
+        }
+        let mut batches = std::mem::take(&mut self.batches);
+        for batch in &mut batches {
+            for f in batch.foreign.drain(..) {
+                let kind = self.lanes.get_mut(f.owner as usize).map_or(0, |owner| owner.table.take(f.seq));
+                batch.steps.add(f.step, end_block(kind, &mut self.kinds, &mut self.totals));
+            }
+        }
+        let windows: Vec<&[Window]> = batches.iter().map(|b| b.windows.as_slice()).collect();
+        let runs = merge::order(&windows);
+        let end = batches.iter().map(|b| b.t1).max().unwrap_or(0);
+        for b in &batches {
+            let lane = &self.lanes[b.lane as usize];
+            threads.played(b.lane, self.requested.level_of(b.lane), &b.steps.requested, &b.handed, (lane.allocs, lane.bytes));
+        }
+        let mut play = |track: &mut Track, changes: fn(&Steps) -> &[i64]| {
+            let played: Vec<Played> =
+                batches.iter().map(|b| Played { lane: b.lane, windows: &b.windows, changes: changes(&b.steps) }).collect();
+            track.play(&played, &runs, end);
+        };
+        play(&mut self.requested, |s| &s.requested);
+        play(&mut self.usable, |s| &s.usable);
+        if let Some((bytes, count)) = &mut self.selected {
+            play(bytes, |s| &s.selected);
+            play(count, |s| &s.selected_count);
+        }
+        for mut b in batches {
+            b.steps.clear();
+            b.handed.clear();
+            self.spare.push(b);
+        }
+    }
+
+    /// Plays what is left.
+    pub fn finish(mut self, threads: &mut ThreadBook) -> (HeapEnd, KindTable, Totals) {
+        self.end_group(threads);
+        let live_blocks = self.lanes.iter().map(|l| l.table.len()).sum();
+        let selected = self.selected.map(|(bytes, count)| (bytes.finish(), count.finish()));
+        let end = HeapEnd { requested: self.requested.finish(), usable: self.usable.finish(), selected, live_blocks };
+        (end, self.kinds, self.totals)
+    }
+}

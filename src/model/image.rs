@@ -1,0 +1,273 @@
+//! One image of one process: every line it wrote, taken in one after another, then what they amount to.
+
+use std::collections::BTreeMap;
+
+use memshim_format::record;
+use serde_json::Value;
+
+use super::batch::Totals;
+use super::counts::Counts;
+use super::heap::{Heap, HeapEnd};
+use super::kinds::KindTable;
+use super::mapfeed::{MapFeed, MapsEnd};
+use super::threads::{ThreadBook, ThreadUse};
+use super::timeline::{Series, Timeline};
+use super::units::{Bytes, Nanos};
+use crate::trace::line::{Child, End, Header, Line, Rss, Thread};
+
+/// What a reader of images wants to know beyond the usual.
+#[derive(Clone, Debug, Default)]
+pub struct Interest {
+    /// Requested sizes whose live bytes are followed on their own.
+    pub sizes: Vec<u64>,
+    /// Points of the timeline at most (rounded up to an even number).
+    pub samples: usize,
+    /// Snapshots kept at most.
+    pub snapshots: usize,
+}
+
+/// See the module.
+pub struct Image {
+    pub header: Header,
+    heap: Heap,
+    counts: Counts,
+    threads: ThreadBook,
+    maps: MapFeed,
+    timeline: Timeline,
+    snapshots_max: usize,
+    end: Ended,
+}
+
+/// What needs no further work at the end.
+#[derive(Clone, Debug, Default)]
+pub struct Ended {
+    pub end: Option<End>,
+    pub outside: Option<Value>,
+    pub children: Vec<(String, u32)>,
+    /// Children in all; `children` holds the first of them.
+    pub child_count: u64,
+    /// Said that it is about to become another image.
+    pub exec_announced: bool,
+    pub notes: Vec<String>,
+    /// Lost events by reason.
+    pub lost: BTreeMap<String, u64>,
+    pub first_t: Option<Nanos>,
+    pub last_t: Nanos,
+    pub rss_peak: Option<Rss>,
+    /// Its live heap, where the snapshot said.
+    pub rss_peak_heap: Option<Bytes>,
+    pub rss_last: Option<Rss>,
+    pub hwm: Bytes,
+    pub snapshots: Vec<Value>,
+    /// `self` and `children` of the last snapshot.
+    pub own_usage: Option<Value>,
+    pub children_usage: Option<Value>,
+    pub own: Option<Value>,
+    pub bad_kinds: u64,
+    /// Lines of a known type in which nothing could be used.
+    pub useless: u64,
+    /// Part of it came from a spool.
+    pub recovered: bool,
+}
+
+/// An image, finished.
+pub struct ImageEnd {
+    pub header: Header,
+    pub heap: HeapEnd,
+    pub kinds: KindTable,
+    pub totals: Totals,
+    pub doubled: u64,
+    pub counts: Counts,
+    pub threads: Vec<ThreadUse>,
+    pub threads_total: u64,
+    pub maps: MapsEnd,
+    pub timeline: Timeline,
+    pub seen: Ended,
+}
+
+/// Children and notes remembered one by one.
+const LISTED: usize = 10_000;
+
+impl Image {
+    /// Begins with its header.
+    pub fn new(header: Header, interest: &Interest) -> Self {
+        let inherited = header.inherited.as_ref().map_or(0, |i| i.live);
+        Image {
+            heap: Heap::new(header.tick_ns, inherited, &interest.sizes),
+            counts: Counts::new(inherited),
+            threads: ThreadBook::default(),
+            maps: MapFeed::new(header.page),
+            timeline: Timeline::new(header.mono_ns, interest.samples.max(2).next_multiple_of(2)),
+            snapshots_max: interest.snapshots.max(3),
+            end: Ended { last_t: Nanos(header.mono_ns), ..Ended::default() },
+            header,
+        }
+    }
+
+    fn at(&mut self, t: u64) {
+        self.end.last_t = self.end.last_t.max(Nanos(t));
+        self.end.first_t.get_or_insert(Nanos(t));
+    }
+
+    /// Takes one line in.
+    pub fn read(&mut self, line: Line) {
+        match line {
+            Line::Ev(ev) => {
+                self.at(ev.t1);
+                self.end.useless += !self.heap.read(&ev, &mut self.threads) as u64;
+            }
+            Line::Kinds(kinds) => self.end.bad_kinds += self.heap.define(&kinds),
+            Line::Calls(calls) => {
+                self.at(calls.t);
+                self.counts.read(&calls);
+                self.timeline.note(calls.t, Series::Heap, self.counts.live.max(0) as u64);
+                if self.header.mode != "full" {
+                    for &(lane, allocs, bytes, _, live, hi) in &calls.lanes {
+                        self.threads.counted(lane, allocs, bytes, live, hi);
+                    }
+                }
+            }
+            Line::Maps(rows) => {
+                for row in rows {
+                    self.maps.add(row, &mut self.timeline);
+                }
+            }
+            Line::Thread(thread) => self.read_thread(&thread),
+            Line::Rss(rss) => self.read_rss(rss, None),
+            Line::Snap(snap) => self.read_snapshot(snap),
+            Line::Child(child) => self.read_child(child),
+            Line::Lost(lost) => *self.end.lost.entry(lost.why.0).or_default() += lost.n,
+            Line::Note(what) => {
+                if self.end.notes.len() < LISTED && !self.end.notes.contains(&what) {
+                    self.end.notes.push(what);
+                }
+            }
+            Line::End(end) => {
+                self.at(end.t);
+                if end.own.is_some() {
+                    self.end.own.clone_from(&end.own);
+                }
+                self.end.end = Some(end);
+            }
+            Line::Outside(outside) => self.end.outside = Some(outside),
+            Line::Header(_) | Line::Process(_) | Line::Unknown => {}
+        }
+    }
+
+    fn read_thread(&mut self, thread: &Thread) {
+        self.at(thread.t);
+        match thread.what.as_str() {
+            "start" => {
+                let later = self.threads.uses(thread.lane) && self.heap.hand_over(thread.lane, thread.seq);
+                self.threads.start(thread, later);
+            }
+            "name" | "end" => self.threads.name(thread),
+            _ => self.end.useless += 1,
+        }
+    }
+
+    fn read_rss(&mut self, rss: Rss, heap: Option<Bytes>) {
+        self.at(rss.t);
+        self.end.hwm = self.end.hwm.max(Bytes(rss.hwm));
+        if rss.rss == 0 {
+            return;
+        }
+        self.timeline.note(rss.t, Series::Rss, rss.rss);
+        let peak = self.end.rss_peak.get_or_insert_default();
+        // A snapshot at the same level knows more (the heap at that instant).
+        if rss.rss > peak.rss || rss.rss == peak.rss && heap.is_some() {
+            *peak = rss;
+            self.end.rss_peak_heap = heap;
+        }
+        self.end.rss_last = Some(rss);
+    }
+
+    fn read_snapshot(&mut self, mut snap: Value) {
+        let number = |key: &str| snap.get(key).and_then(Value::as_u64).unwrap_or(0);
+        let rss = Rss {
+            t: number("t"),
+            rss: number("rss"),
+            hwm: number("hwm"),
+            anon: number("anon"),
+            file: number("file"),
+            shmem: number("shmem"),
+            hugetlb: number("hugetlb"),
+            stk: number("stk"),
+        };
+        let heap = snap.get("live").and_then(Value::as_i64).map(Bytes::of_balance);
+        self.read_rss(rss, heap);
+        for (key, keep) in [("self", &mut self.end.own_usage), ("children", &mut self.end.children_usage), ("own", &mut self.end.own)] {
+            if let Some(v) = snap.get(key) {
+                *keep = Some(v.clone());
+            }
+        }
+        if let Some(object) = snap.as_object_mut() {
+            object.remove("type");
+        }
+        self.end.snapshots.push(snap);
+        if self.end.snapshots.len() > 2 * self.snapshots_max {
+            self.end.snapshots = thinned(std::mem::take(&mut self.end.snapshots), self.snapshots_max);
+        }
+    }
+
+    fn read_child(&mut self, child: Child) {
+        self.at(child.t);
+        if child.how == "exec" {
+            self.end.exec_announced = true;
+            return;
+        }
+        self.end.child_count += 1;
+        if self.end.children.len() < LISTED {
+            self.end.children.push((child.how, child.pid));
+        }
+    }
+
+    /// What follows was read from a spool.
+    pub fn mark_recovered(&mut self) {
+        self.end.recovered = true;
+    }
+
+    /// The lines are all read.
+    pub fn finish(mut self) -> ImageEnd {
+        let doubled = self.heap.doubled;
+        let (heap, kinds, totals) = self.heap.finish(&mut self.threads);
+        let (threads, threads_total) = self.threads.finish();
+        let maps = self.maps.finish(&mut self.timeline);
+        self.end.snapshots = thinned(self.end.snapshots, self.snapshots_max);
+        ImageEnd {
+            header: self.header,
+            heap,
+            kinds,
+            totals,
+            doubled,
+            counts: self.counts,
+            threads,
+            threads_total,
+            maps,
+            timeline: self.timeline,
+            seen: self.end,
+        }
+    }
+}
+
+/// The first, the last, and evenly chosen ones between, at most `most`.
+fn thinned(all: Vec<Value>, most: usize) -> Vec<Value> {
+    let n = all.len();
+    if n <= most {
+        return all;
+    }
+    let mut keep = vec![false; n];
+    (0..most).for_each(|i| keep[i * (n - 1) / (most - 1)] = true);
+    all.into_iter().zip(keep).filter_map(|(v, k)| k.then_some(v)).collect()
+}
+
+/// Name of a counted function: the header's, else this version's.
+pub fn function_name(header: &Header, func: usize) -> String {
+    let own = record::FNS.get(func).map(|s| s.to_string());
+    header.fns.get(func).cloned().or(own).unwrap_or_else(|| format!("function {func}"))
+}
+
+/// Whether the function releases (its calls are frees).
+pub fn releases(name: &str) -> bool {
+    name.contains("free") || name.contains("delete")
+}

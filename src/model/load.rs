@@ -1,0 +1,166 @@
+//! A trace file into images: whose line is it, and what does a spool add.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::image::{Image, ImageEnd, Interest};
+use crate::trace::family::Member;
+use crate::trace::line::{self, Header, Line};
+use crate::trace::read::{Damage, LineReader};
+use crate::trace::recover;
+
+/// How far reading has come, for a progress bar.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Bytes of trace files read (decompressed).
+    pub read: AtomicU64,
+    /// Files read whole.
+    pub files: AtomicU64,
+}
+
+/// A file, read.
+pub struct Loaded {
+    pub path: PathBuf,
+    pub images: Vec<ImageEnd>,
+    pub damage: Damage,
+    /// Lines before any header, or of a process that the file does not know.
+    pub homeless: u64,
+    /// What could not be read of spools.
+    pub spool_problems: Vec<String>,
+    pub bytes: u64,
+}
+
+/// The images a file holds so far, and whose lines are being read.
+struct Images<'a> {
+    all: Vec<Image>,
+    current: Option<usize>,
+    homeless: u64,
+    interest: &'a Interest,
+}
+
+impl Images<'_> {
+    fn read(&mut self, line: Line) {
+        match line {
+            Line::Header(header) => self.begin(*header),
+            Line::Process(p) => {
+                let of = |i: &Image| {
+                    let h = &i.header;
+                    h.pid == p.pid && (p.start_ticks == 0 || h.start_ticks == p.start_ticks) && p.exec.is_none_or(|e| h.exec == e)
+                };
+                self.current = self.all.iter().rposition(of);
+            }
+            Line::Outside(outside) => {
+                let pid = outside.get("pid").and_then(serde_json::Value::as_u64);
+                let whose = self.all.iter().rposition(|i| Some(i.header.pid as u64) == pid).or(self.current);
+                match whose {
+                    Some(i) => self.all[i].read(Line::Outside(outside)),
+                    None => self.homeless += 1,
+                }
+            }
+            line => match self.current {
+                Some(i) => self.all[i].read(line),
+                None => self.homeless += 1,
+            },
+        }
+    }
+
+    fn begin(&mut self, header: Header) {
+        let same = |i: &Image| (i.header.pid, i.header.start_ticks, i.header.exec) == (header.pid, header.start_ticks, header.exec);
+        // A header said twice (a recovered one) continues its image.
+        self.current = match self.all.iter().rposition(same) {
+            Some(i) => Some(i),
+            None => {
+                self.all.push(Image::new(header, self.interest));
+                Some(self.all.len() - 1)
+            }
+        };
+    }
+}
+
+/// Reads a file and the spools that belong to its images.
+pub fn load(member: &Member, interest: &Interest, progress: &Progress) -> Loaded {
+    let mut images = Images { all: Vec::new(), current: None, homeless: 0, interest };
+    let mut damage = Damage::default();
+    let bytes = read_file(&member.path, &mut images, &mut damage, progress);
+    let mut spool_problems = Vec::new();
+    for spool in &member.spools {
+        read_spool(spool, &mut images, &mut spool_problems);
+    }
+    progress.files.fetch_add(1, Ordering::Relaxed);
+    Loaded {
+        path: member.path.clone(),
+        homeless: images.homeless,
+        images: images.all.into_iter().map(Image::finish).collect(),
+        damage,
+        spool_problems,
+        bytes,
+    }
+}
+
+fn read_file(path: &Path, images: &mut Images, damage: &mut Damage, progress: &Progress) -> u64 {
+    let mut reader = match LineReader::open(path) {
+        Ok(reader) => reader,
+        Err(e) => {
+            damage.error = Some(e.to_string());
+            return 0;
+        }
+    };
+    let mut number = 0;
+    let mut told = 0;
+    loop {
+        number += 1;
+        let read = reader.read;
+        match reader.next_line() {
+            Ok(None) => break,
+            Err(e) => {
+                damage.error = Some(e.to_string());
+                break;
+            }
+            Ok(Some(raw)) if raw.bytes.iter().all(u8::is_ascii_whitespace) => {}
+            Ok(Some(raw)) => match line::parse(raw.bytes) {
+                Ok(Line::Unknown) => damage.unknown_types += 1,
+                Ok(line) => images.read(line),
+                Err(_) if !raw.whole => damage.torn_tail = true,
+                Err(e) => {
+                    damage.lines += 1;
+                    damage.first.get_or_insert_with(|| (number, e.to_string()));
+                }
+            },
+        }
+        if read - told > 1 << 20 {
+            progress.read.fetch_add(read - told, Ordering::Relaxed);
+            told = read;
+        }
+    }
+    progress.read.fetch_add(reader.read - told, Ordering::Relaxed);
+    damage.frames = reader.damaged_frames();
+    damage.lines += reader.too_long;
+    reader.read
+}
+
+fn read_spool(path: &Path, images: &mut Images, problems: &mut Vec<String>) {
+    let mut problem = |what: String| problems.push(format!("{}: {what}", path.display()));
+    let owner = match recover::identify(path) {
+        Ok(owner) => owner,
+        Err(e) => return problem(e.to_string()),
+    };
+    let of = |i: &Image| (i.header.pid, i.header.start_ticks, i.header.exec) == (owner.pid, owner.start_ticks, owner.exec);
+    let Some(at) = images.all.iter().rposition(of) else {
+        return problem("it belongs to no process of this trace".into());
+    };
+    let image = &mut images.all[at];
+    match recover::read(path, image.header.tick_ns) {
+        Ok(recovered) => {
+            image.mark_recovered();
+            for text in recovered.lines.split(|&c| c == b'\n').filter(|l| !l.is_empty()) {
+                match line::parse(text) {
+                    Ok(Line::Process(_)) => {}
+                    Ok(line) => image.read(line),
+                    Err(e) => problem(format!("a recovered line does not parse: {e}")),
+                }
+            }
+            recovered.problems.into_iter().for_each(problem);
+        }
+        Err(e) => problem(e.to_string()),
+    }
+}

@@ -1,0 +1,417 @@
+//! The mappings that a program's own calls made: what is committed, what is reserved, by class, now and at the most.
+//!
+//! Pure: events in, sums out, in ticket order. *Committed* is what may be touched (any access allowed), *reserved* is PROT_NONE; bytes
+//! given back with madvise stay committed and are counted apart. Addresses never seen mapped are ignored: the loader's and the
+//! allocator's own mappings are not events. Not for: what is resident (that is `rss`), and the heap.
+
+mod calls;
+mod ranges;
+mod regions;
+
+pub use calls::MapCall;
+pub use regions::RegionHistory;
+
+use calls::{Calls, OriginId};
+use ranges::{Piece, RangeMap};
+use regions::Regions;
+
+const PROT_ANY: u64 = 0x7;
+const MAP_FIXED: u64 = 0x10;
+const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+const MREMAP_DONTUNMAP: u64 = 4;
+const MADV_DONTNEED: u64 = 4;
+const MADV_FREE: u64 = 8;
+const MADV_REMOVE: u64 = 9;
+
+/// One call that took effect. `t` is its time, lengths are as the program asked, `prot`, `flags` and `advice` are Linux's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapEvent {
+    Mmap { t: u64, addr: u64, len: u64, prot: u64, flags: u64, kind: u64 },
+    Munmap { t: u64, addr: u64, len: u64 },
+    Mremap { t: u64, old: u64, old_len: u64, new: u64, new_len: u64, flags: u64 },
+    Mprotect { t: u64, addr: u64, len: u64, prot: u64 },
+    Madvise { t: u64, addr: u64, len: u64, advice: u64 },
+    Brk { t: u64, old: u64, new: u64 },
+    Shmat { t: u64, addr: u64, len: u64 },
+    Shmdt { t: u64, addr: u64 },
+}
+
+impl MapEvent {
+    fn time(&self) -> u64 {
+        match *self {
+            MapEvent::Mmap { t, .. } | MapEvent::Munmap { t, .. } | MapEvent::Mremap { t, .. } | MapEvent::Mprotect { t, .. } => t,
+            MapEvent::Madvise { t, .. } | MapEvent::Brk { t, .. } | MapEvent::Shmat { t, .. } | MapEvent::Shmdt { t, .. } => t,
+        }
+    }
+}
+
+/// What a mapping is of: the `kind` of a `maps` row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MapKind {
+    AnonPrivate,
+    AnonShared,
+    FilePrivate,
+    FileShared,
+    MemfdPrivate,
+    MemfdShared,
+    DevZeroPrivate,
+    SysvShm,
+    Stack,
+}
+
+impl MapKind {
+    /// Of the number in a trace; one that this version does not know counts as a file.
+    pub fn of_number(n: u64) -> Self {
+        use MapKind::*;
+        const ALL: [MapKind; 9] =
+            [AnonPrivate, AnonShared, FilePrivate, FileShared, MemfdPrivate, MemfdShared, DevZeroPrivate, SysvShm, Stack];
+        usize::try_from(n).ok().and_then(|n| ALL.get(n).copied()).unwrap_or(FilePrivate)
+    }
+
+    /// As it stands in `analyze --json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            MapKind::AnonPrivate => "anon_private",
+            MapKind::AnonShared => "anon_shared",
+            MapKind::FilePrivate => "file_private",
+            MapKind::FileShared => "file_shared",
+            MapKind::MemfdPrivate => "memfd_private",
+            MapKind::MemfdShared => "memfd_shared",
+            MapKind::DevZeroPrivate => "dev_zero_private",
+            MapKind::SysvShm => "sysv_shm",
+            MapKind::Stack => "stack",
+        }
+    }
+
+    fn class(self) -> Class {
+        match self {
+            MapKind::AnonPrivate | MapKind::DevZeroPrivate => Class::Anon,
+            MapKind::FilePrivate | MapKind::FileShared => Class::File,
+            // A private memfd shows the memfd's pages, which are shared memory, until it is written to.
+            MapKind::AnonShared | MapKind::MemfdPrivate | MapKind::MemfdShared | MapKind::SysvShm => Class::Shared,
+            MapKind::Stack => Class::Stack,
+        }
+    }
+
+    /// Private anonymous memory: what a region's history counts.
+    fn is_anon(self) -> bool {
+        matches!(self.class(), Class::Anon | Class::Stack)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Anon,
+    File,
+    Shared,
+    Stack,
+}
+
+/// Bytes of one class now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassBytes {
+    pub committed: u64,
+    pub reserved: u64,
+}
+
+/// Everything that is mapped now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MapTotals {
+    pub anon: ClassBytes,
+    pub file: ClassBytes,
+    pub shared: ClassBytes,
+    pub stack: ClassBytes,
+    /// The break above where the program's first own call found it.
+    pub brk: ClassBytes,
+    /// Bytes by which the program moved the break up and down, in all.
+    pub brk_up: u64,
+    pub brk_down: u64,
+    /// Committed bytes handed back with MADV_DONTNEED, MADV_FREE or MADV_REMOVE, in all; they stay mapped.
+    pub given_back: u64,
+}
+
+impl MapTotals {
+    /// All classes together.
+    pub fn committed(&self) -> u64 {
+        [self.anon, self.file, self.shared, self.stack, self.brk].iter().fold(0, |sum, c| sum.saturating_add(c.committed))
+    }
+
+    fn class(&mut self, class: Class) -> &mut ClassBytes {
+        match class {
+            Class::Anon => &mut self.anon,
+            Class::File => &mut self.file,
+            Class::Shared => &mut self.shared,
+            Class::Stack => &mut self.stack,
+        }
+    }
+}
+
+/// The most that was committed at once, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peak {
+    pub bytes: u64,
+    /// Time of the event that reached it first; 0 when nothing was ever committed.
+    pub t: u64,
+}
+
+impl Peak {
+    fn note(&mut self, bytes: u64, t: u64) {
+        if bytes > self.bytes {
+            *self = Peak { bytes, t };
+        }
+    }
+}
+
+/// Peaks of committed bytes, each class by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MapPeaks {
+    pub anon: Peak,
+    pub file: Peak,
+    pub shared: Peak,
+    pub stack: Peak,
+    pub brk: Peak,
+    /// All classes together.
+    pub total: Peak,
+}
+
+/// What is true of every byte of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mapped {
+    kind: MapKind,
+    committed: bool,
+    /// The call that made it.
+    origin: OriginId,
+}
+
+/// The address space as the program's calls shaped it.
+#[derive(Debug)]
+pub struct MapTable {
+    page: u64,
+    ranges: RangeMap<Mapped>,
+    totals: MapTotals,
+    peaks: MapPeaks,
+    calls: Calls,
+    regions: Regions,
+    brk_base: Option<u64>,
+    /// Reused between events.
+    pieces: Vec<Piece<Mapped>>,
+}
+
+impl MapTable {
+    /// `page`: the system's page size; what is not a power of two counts as 4096.
+    pub fn new(page: u64) -> Self {
+        let page = if page.is_power_of_two() { page } else { 4096 };
+        Self {
+            page,
+            ranges: RangeMap::default(),
+            totals: MapTotals::default(),
+            peaks: MapPeaks::default(),
+            calls: Calls::default(),
+            regions: Regions::default(),
+            brk_base: None,
+            pieces: Vec::new(),
+        }
+    }
+
+    /// The next event, in ticket order.
+    pub fn apply(&mut self, event: &MapEvent) {
+        match *event {
+            MapEvent::Mmap { addr, len, prot, flags, kind, .. } => {
+                let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+                self.map(addr, len, prot & PROT_ANY != 0, fixed, MapKind::of_number(kind));
+            }
+            MapEvent::Shmat { addr, len, .. } => self.map(addr, len, true, false, MapKind::SysvShm),
+            MapEvent::Munmap { addr, len, .. } => self.unmap(addr, self.end(addr, len)),
+            MapEvent::Shmdt { addr, .. } => self.detach(addr),
+            MapEvent::Mremap { old, old_len, new, new_len, flags, .. } => self.remap(old, old_len, new, new_len, flags),
+            MapEvent::Mprotect { addr, len, prot, .. } => self.protect(addr, self.end(addr, len), prot & PROT_ANY != 0),
+            MapEvent::Madvise { addr, len, advice, .. } => self.advise(addr, self.end(addr, len), advice),
+            MapEvent::Brk { old, new, .. } => self.move_break(old, new),
+        }
+        self.calls.settle();
+        self.regions.settle(matches!(event, MapEvent::Mmap { .. } | MapEvent::Mremap { .. } | MapEvent::Shmat { .. }));
+        self.note_peaks(event.time());
+    }
+
+    /// What is mapped now.
+    pub fn totals(&self) -> MapTotals {
+        self.totals
+    }
+
+    /// The most that was committed so far.
+    pub fn peaks(&self) -> MapPeaks {
+        self.peaks
+    }
+
+    /// Mapping calls by length and kind, shortest first.
+    pub fn calls(&self) -> Vec<MapCall> {
+        self.calls.table()
+    }
+
+    /// Histories of mapped regions by address, those with the highest peaks (at most 512 of them).
+    pub fn regions(&self) -> Vec<RegionHistory> {
+        self.regions.histories()
+    }
+
+    /// Regions whose history was not kept.
+    pub fn regions_left_out(&self) -> u64 {
+        self.regions.left_out()
+    }
+
+    fn end(&self, addr: u64, len: u64) -> u64 {
+        addr.saturating_add(self.whole_pages(len))
+    }
+
+    fn whole_pages(&self, len: u64) -> u64 {
+        len.checked_next_multiple_of(self.page).unwrap_or(u64::MAX)
+    }
+
+    fn map(&mut self, addr: u64, len: u64, committed: bool, fixed: bool, kind: MapKind) {
+        let end = self.end(addr, len);
+        if addr >= end {
+            return;
+        }
+        let origin = self.calls.mapped(len, kind, !committed);
+        self.unmap(addr, end);
+        self.regions.mapped(addr, end, fixed);
+        self.add(addr, end, Mapped { kind, committed, origin });
+    }
+
+    fn unmap(&mut self, start: u64, end: u64) {
+        let mut pieces = std::mem::take(&mut self.pieces);
+        self.take(start, end, &mut pieces);
+        self.pieces = pieces;
+    }
+
+    /// Takes what is mapped in `[start, end)` out of the table, in order of address.
+    fn take(&mut self, start: u64, end: u64, pieces: &mut Vec<Piece<Mapped>>) {
+        pieces.clear();
+        if start < end {
+            self.ranges.take(start, end, pieces);
+        }
+        for p in pieces.iter() {
+            let len = p.end - p.start;
+            let class = self.totals.class(p.value.kind.class());
+            *(if p.value.committed { &mut class.committed } else { &mut class.reserved }) -= len;
+            self.calls.lost(p.value.origin, len);
+            self.regions.lost(p.start, p.end, p.value.committed && p.value.kind.is_anon());
+        }
+    }
+
+    /// `[start, end)` must be free.
+    fn add(&mut self, start: u64, end: u64, value: Mapped) {
+        let class = self.totals.class(value.kind.class());
+        *(if value.committed { &mut class.committed } else { &mut class.reserved }) += end - start;
+        self.calls.gained(value.origin, end - start);
+        self.regions.gained(start, end, value.committed && value.kind.is_anon());
+        self.ranges.insert(start, end, value);
+    }
+
+    fn detach(&mut self, addr: u64) {
+        // The length is that of the segment, which the call does not say: all of it that is still there, from the same attach.
+        let Some(first) = self.ranges.overlapping(addr, addr.saturating_add(1)).next() else { return };
+        let mut end = addr;
+        for p in self.ranges.overlapping(addr, u64::MAX) {
+            if p.value.origin != first.value.origin || p.value.kind != MapKind::SysvShm {
+                break;
+            }
+            end = p.end;
+        }
+        self.unmap(addr, end);
+    }
+
+    fn remap(&mut self, old: u64, old_len: u64, new: u64, new_len: u64, flags: u64) {
+        let (old_end, new_end) = (self.end(old, old_len), self.end(new, new_len));
+        if new >= new_end {
+            return;
+        }
+        if old_len == 0 || flags & MREMAP_DONTUNMAP != 0 {
+            self.copy(old, new, new_end);
+            return;
+        }
+        if new == old {
+            self.resize(old, old_end, new_end);
+            return;
+        }
+        let mut moved = Vec::new();
+        self.take(old, old_end, &mut moved);
+        self.unmap(new, new_end);
+        self.regions.moved(old, old_end, new, new_end);
+        self.put_moved(&moved, old, new, new_end);
+    }
+
+    /// Puts pieces that lay from `old` on at `new`; the last one fills up what is new.
+    fn put_moved(&mut self, moved: &[Piece<Mapped>], old: u64, new: u64, new_end: u64) {
+        for (i, p) in moved.iter().enumerate() {
+            let start = new.saturating_add(p.start - old);
+            let whole = new.saturating_add(p.end - old);
+            let end = if i + 1 == moved.len() { new_end } else { whole.min(new_end) };
+            if start < end {
+                self.add(start, end, p.value);
+            }
+        }
+    }
+
+    fn resize(&mut self, start: u64, old_end: u64, new_end: u64) {
+        if new_end <= old_end {
+            self.unmap(new_end, old_end);
+            return;
+        }
+        let last = self.ranges.overlapping(old_end.saturating_sub(1).max(start), old_end).next().map(|p| p.value);
+        self.unmap(old_end, new_end);
+        if let Some(value) = last {
+            self.regions.extended(old_end, new_end);
+            self.add(old_end, new_end, value);
+        }
+    }
+
+    /// The old range stays: a second view of shared memory (old length 0), or MREMAP_DONTUNMAP.
+    fn copy(&mut self, old: u64, new: u64, new_end: u64) {
+        let Some(first) = self.ranges.overlapping(old, old.saturating_add(1)).next() else { return };
+        let origin = self.calls.unlisted();
+        self.unmap(new, new_end);
+        self.regions.mapped(new, new_end, false);
+        self.add(new, new_end, Mapped { origin, ..first.value });
+    }
+
+    fn protect(&mut self, start: u64, end: u64, committed: bool) {
+        let same = self.ranges.overlapping(start, end).all(|p| p.value.committed == committed);
+        if same {
+            return;
+        }
+        let mut pieces = Vec::new();
+        self.take(start, end, &mut pieces);
+        for p in &pieces {
+            self.add(p.start, p.end, Mapped { committed, ..p.value });
+        }
+    }
+
+    fn advise(&mut self, start: u64, end: u64, advice: u64) {
+        if matches!(advice, MADV_DONTNEED | MADV_FREE | MADV_REMOVE) {
+            let committed = self.ranges.overlapping(start, end).filter(|p| p.value.committed);
+            let bytes = committed.fold(0u64, |sum, p| sum.saturating_add(p.end - p.start));
+            self.totals.given_back = self.totals.given_back.saturating_add(bytes);
+        }
+    }
+
+    fn move_break(&mut self, old: u64, new: u64) {
+        let base = *self.brk_base.get_or_insert(old);
+        let t = &mut self.totals;
+        t.brk_up = t.brk_up.saturating_add(new.saturating_sub(old));
+        t.brk_down = t.brk_down.saturating_add(old.saturating_sub(new));
+        t.brk.committed = new.saturating_sub(base);
+    }
+
+    fn note_peaks(&mut self, t: u64) {
+        let (now, p) = (&self.totals, &mut self.peaks);
+        p.anon.note(now.anon.committed, t);
+        p.file.note(now.file.committed, t);
+        p.shared.note(now.shared.committed, t);
+        p.stack.note(now.stack.committed, t);
+        p.brk.note(now.brk.committed, t);
+        p.total.note(now.committed(), t);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,17 @@
+//! The state that a trace's lines describe, one image of one process at a time. Knows lines (`trace`), not questions (`analyze`).
+
+pub mod batch;
+pub mod counts;
+pub mod heap;
+pub mod image;
+pub mod kinds;
+pub mod live;
+pub mod load;
+pub mod mapfeed;
+pub mod merge;
+pub mod sweep;
+pub mod threads;
+pub mod tickets;
+pub mod timeline;
+pub mod track;
+pub mod units;

@@ -1,0 +1,210 @@
+//! What the sum over all lanes can have been at most and at least, whatever the order of events inside their windows was.
+//!
+//! A lane's live bytes are known at each stamp and between batches; within a window they lie between the window's minimum and
+//! maximum. So the sum's maximum over time lies between
+//! - `upper`: the maximum over time of Σ (maximum of the window a lane is in), and
+//! - `lower`: the maximum over time of Σ (minimum of it), and, for a window that overlaps no other lane's, its maximum and the rest.
+//!
+//! Windows come group by group and overlap in time across groups, but an event in group g was pushed after group g−2 was written
+//! (each group holds all events read since the one before), so sweeping may go as far as the end of the group before last.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A window of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    pub t0: u64,
+    pub t1: u64,
+    pub lane: u32,
+    pub min: i64,
+    pub max: i64,
+    /// Level after it.
+    pub end: i64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct LaneNow {
+    level: i64,
+    /// The open window's.
+    min: i64,
+    max: i64,
+    open: Option<u64>,
+    /// Its events end at this time at the earliest: windows of one lane don't overlap.
+    until: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Sweep {
+    lanes: Vec<LaneNow>,
+    opens: BinaryHeap<Reverse<Span>>,
+    /// End, lane, number of the opening.
+    closes: BinaryHeap<Reverse<(u64, u32, u64, i64)>>,
+    openings: u64,
+    open: usize,
+    /// The lane whose window no other lane's has overlapped yet.
+    alone: Option<u32>,
+    max: i64,
+    min: i64,
+    upper: i64,
+    lower: i64,
+    /// Ends of the last two groups.
+    ends: [u64; 2],
+}
+
+impl Sweep {
+    /// Starts from a level that belongs to no lane.
+    pub fn new(base: i64) -> Self {
+        Sweep {
+            lanes: Vec::new(),
+            opens: BinaryHeap::new(),
+            closes: BinaryHeap::new(),
+            openings: 0,
+            open: 0,
+            alone: None,
+            max: base,
+            min: base,
+            upper: base,
+            lower: base,
+            ends: [0; 2],
+        }
+    }
+
+    /// A window of the group being read.
+    pub fn add(&mut self, mut span: Span) {
+        let lane = self.lane(span.lane);
+        span.t0 = span.t0.max(lane.until);
+        span.t1 = span.t1.max(span.t0);
+        lane.until = span.t1;
+        self.opens.push(Reverse(span));
+    }
+
+    /// The group is complete; none of its windows ends after `t`.
+    pub fn end_group(&mut self, t: u64) {
+        let horizon = self.ends[1];
+        self.ends = [self.ends[1], self.ends[1].max(t)];
+        self.run(horizon);
+    }
+
+    /// Sweeps what is left; then (lower, upper).
+    pub fn finish(mut self) -> (i64, i64) {
+        self.run(u64::MAX);
+        (self.lower, self.upper)
+    }
+
+    fn lane(&mut self, lane: u32) -> &mut LaneNow {
+        let at = lane as usize;
+        if self.lanes.len() <= at {
+            self.lanes.resize(at + 1, LaneNow::default());
+        }
+        &mut self.lanes[at]
+    }
+
+    fn run(&mut self, horizon: u64) {
+        loop {
+            let close = self.closes.peek().map_or(u64::MAX, |Reverse(c)| c.0);
+            let open = self.opens.peek().map(|Reverse(s)| *s);
+            match open {
+                // At a stamp two lanes share, what closes first is known exactly there.
+                Some(span) if span.t0 < close || self.closes.is_empty() => {
+                    if span.t0 > horizon {
+                        return;
+                    }
+                    self.opens.pop();
+                    self.begin(span);
+                }
+                _ => {
+                    if self.closes.is_empty() || close > horizon {
+                        return;
+                    }
+                    if let Some(Reverse((_, lane, opening, end))) = self.closes.pop() {
+                        self.close(lane, opening, end);
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, span: Span) {
+        self.openings += 1;
+        let opening = self.openings;
+        self.alone = (self.open == 0).then_some(span.lane);
+        let lane = self.lane(span.lane);
+        let (was_min, was_max) = if lane.open.is_some() { (lane.min, lane.max) } else { (lane.level, lane.level) };
+        let newly = lane.open.is_none();
+        (lane.min, lane.max, lane.open) = (span.min, span.max, Some(opening));
+        self.open += newly as usize;
+        self.max += span.max - was_max;
+        self.min += span.min - was_min;
+        self.closes.push(Reverse((span.t1, span.lane, opening, span.end)));
+        self.note();
+    }
+
+    fn close(&mut self, lane: u32, opening: u64, end: i64) {
+        let at = self.lane(lane);
+        if at.open != Some(opening) {
+            return;
+        }
+        let (min, max) = (at.min, at.max);
+        at.open = None;
+        at.level = end;
+        if self.alone == Some(lane) {
+            self.lower = self.lower.max(self.min - min + max);
+        }
+        self.open -= 1;
+        self.max += end - max;
+        self.min += end - min;
+        self.note();
+    }
+
+    fn note(&mut self) {
+        self.upper = self.upper.max(self.max);
+        self.lower = self.lower.max(self.min);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(lane: u32, t0: u64, t1: u64, min: i64, max: i64, end: i64) -> Span {
+        Span { t0, t1, lane, min, max, end }
+    }
+
+    #[test]
+    fn one_lane_is_exact() {
+        let mut s = Sweep::new(10);
+        s.add(span(0, 0, 5, 0, 100, 40));
+        s.add(span(0, 5, 9, 20, 70, 20));
+        s.end_group(9);
+        assert_eq!(s.finish(), (110, 110));
+    }
+
+    #[test]
+    fn lanes_that_overlap_leave_a_bound_and_lanes_that_do_not_leave_none() {
+        let mut s = Sweep::new(0);
+        s.add(span(0, 0, 10, 0, 100, 0));
+        s.add(span(1, 5, 15, 0, 50, 10));
+        s.end_group(15);
+        let (lower, upper) = s.finish();
+        assert_eq!(upper, 150);
+        assert!(lower <= 100, "{lower}");
+
+        let mut s = Sweep::new(0);
+        s.add(span(0, 0, 10, 0, 100, 30));
+        s.add(span(1, 10, 15, 0, 80, 10));
+        s.end_group(15);
+        assert_eq!(s.finish(), (110, 110));
+    }
+
+    #[test]
+    fn windows_of_neighbouring_groups_overlap() {
+        let mut s = Sweep::new(0);
+        s.add(span(0, 0, 10, 0, 100, 0));
+        s.end_group(10);
+        s.add(span(1, 3, 12, 0, 60, 0));
+        s.end_group(12);
+        assert_eq!(s.finish().1, 160);
+    }
+}

@@ -1,0 +1,101 @@
+//! One metric followed over all lanes of an image: its level, its peak and what bounds the peak.
+
+use super::merge::{Run, Window};
+use super::sweep::{Span, Sweep};
+
+/// A batch's windows and, in each, the changes of one metric.
+pub struct Played<'a> {
+    pub lane: u32,
+    pub windows: &'a [Window],
+    pub changes: &'a [i64],
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Track {
+    /// Σ over the lanes now.
+    level: i64,
+    peak: i64,
+    peak_at: u64,
+    /// By lane.
+    levels: Vec<i64>,
+    /// `None` for a metric whose bound nobody asks for.
+    sweep: Option<Sweep>,
+}
+
+/// A metric at the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peak {
+    pub live: i64,
+    pub peak: i64,
+    /// The true peak is at most this far from `peak`.
+    pub bound: i64,
+    /// Instant of the peak; 0 where it was there from the start.
+    pub at: u64,
+}
+
+impl Track {
+    /// Starts from `base`, which belongs to no lane.
+    pub fn new(base: i64, bounded: bool) -> Self {
+        Track { level: base, peak: base, peak_at: 0, levels: Vec::new(), sweep: bounded.then(|| Sweep::new(base)) }
+    }
+
+    /// Level of a lane.
+    pub fn level_of(&self, lane: u32) -> i64 {
+        self.levels.get(lane as usize).copied().unwrap_or(0)
+    }
+
+    /// Plays a group in the order given. `batches` as in the runs; `end` is the latest time in the group.
+    pub fn play(&mut self, batches: &[Played], runs: &[Run], end: u64) {
+        for run in runs {
+            let (mut level, mut top, mut at) = (self.level, i64::MIN, 0);
+            for (i, d) in batches[run.batch].changes[run.steps.clone()].iter().enumerate() {
+                level += d;
+                if level > top {
+                    (top, at) = (level, i);
+                }
+            }
+            if top > self.peak {
+                self.peak = top;
+                let n = run.steps.len().max(1) as u64;
+                self.peak_at = run.t0 + ((run.t1 - run.t0) as u128 * at as u128 / n as u128) as u64;
+            }
+            self.level = level;
+        }
+        for b in batches {
+            let lane = b.lane as usize;
+            if self.levels.len() <= lane {
+                self.levels.resize(lane + 1, 0);
+            }
+            let mut level = self.levels[lane];
+            let Some(sweep) = &mut self.sweep else {
+                self.levels[lane] = level + b.changes.iter().sum::<i64>();
+                continue;
+            };
+            for w in b.windows {
+                let (mut min, mut max) = (level, level);
+                for d in &b.changes[w.steps.clone()] {
+                    level += d;
+                    min = min.min(level);
+                    max = max.max(level);
+                }
+                sweep.add(Span { t0: w.t0, t1: w.t1, lane: b.lane, min, max, end: level });
+            }
+            self.levels[lane] = level;
+        }
+        if let Some(sweep) = &mut self.sweep {
+            sweep.end_group(end);
+        }
+    }
+
+    /// The metric as it is at the end of the trace.
+    pub fn finish(self) -> Peak {
+        let (mut peak, mut bound) = (self.peak, 0);
+        if let Some(sweep) = self.sweep {
+            let (lower, upper) = sweep.finish();
+            peak = peak.clamp(lower.min(upper), upper);
+            bound = (upper - peak).max(peak - lower);
+        }
+        Peak { live: self.level, peak, bound, at: self.peak_at }
+    }
+}

@@ -1,0 +1,146 @@
+//! Which files belong together: a trace, those of its further processes in `<name>.d/`, and the spools beside them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One trace file and its spools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub path: PathBuf,
+    pub spools: Vec<PathBuf>,
+}
+
+/// An argument that can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{}: no trace in it (a trace's name ends in .jsonl or .jsonl.zst)", .0.display())]
+    Empty(PathBuf),
+}
+
+/// All members of all arguments, each once: a file brings its family, a folder all that is in it.
+pub fn discover(inputs: &[PathBuf]) -> Result<Vec<Member>, Error> {
+    let mut found = BTreeMap::new();
+    for input in inputs {
+        let before = found.len();
+        let unreadable = |source| Error::Unreadable { path: input.clone(), source };
+        let meta = fs::metadata(input);
+        if meta.as_ref().is_ok_and(|m| m.is_dir()) {
+            add_folder(input, &mut found, 3).map_err(unreadable)?;
+            if found.len() == before && !inputs.iter().any(|i| i != input && i.starts_with(input)) {
+                return Err(Error::Empty(input.clone()));
+            }
+            continue;
+        }
+        let file = trace_of_spool(input).unwrap_or_else(|| input.clone());
+        let spools = spools_of(&file);
+        if let (Err(e), true) = (meta, spools.is_empty()) {
+            return Err(unreadable(e));
+        }
+        add(file.clone(), spools, &mut found);
+        let folder = folder_of(&file);
+        if folder.is_dir() {
+            add_folder(&folder, &mut found, 0).map_err(|source| Error::Unreadable { path: folder.clone(), source })?;
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// The folder of a trace's further processes: `trace.d` of `trace.jsonl` and of `trace.jsonl.zst`.
+pub fn folder_of(trace: &Path) -> PathBuf {
+    let name = trace.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let stem = name.strip_suffix(".zst").unwrap_or(&name);
+    let stem = stem.strip_suffix(".jsonl").unwrap_or(stem);
+    trace.with_file_name(format!("{stem}.d"))
+}
+
+fn is_trace(name: &str) -> bool {
+    name.ends_with(".jsonl") || name.ends_with(".jsonl.zst")
+}
+
+/// `x.spool` and `x.spool.2` are of trace `x`.
+fn trace_of_spool(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let at = name.rfind(".spool")?;
+    let rest = &name[at + 6..];
+    let numbered = rest.strip_prefix('.').is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()));
+    (at > 0 && (rest.is_empty() || numbered)).then(|| path.with_file_name(&name[..at]))
+}
+
+/// The spools beside a trace, those of earlier images first.
+pub fn spools_of(trace: &Path) -> Vec<PathBuf> {
+    let Some(folder) = trace.parent().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p }) else { return Vec::new() };
+    let listed = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+    let same = |p: &PathBuf| trace_of_spool(p).is_some_and(|t| t.file_name() == trace.file_name());
+    let mut all: Vec<PathBuf> = listed.filter(same).map(|p| trace.with_file_name(p.file_name().unwrap_or_default())).collect();
+    all.sort_by_key(|p| (p.extension().is_some_and(|e| e == "spool"), p.clone()));
+    all
+}
+
+fn add(path: PathBuf, spools: Vec<PathBuf>, found: &mut BTreeMap<PathBuf, Member>) {
+    let key = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+    found.entry(key).or_insert(Member { path, spools });
+}
+
+/// Adds the traces of a folder and, `deeper` levels down, of the folders in it (`.d` folders count as none).
+fn add_folder(folder: &Path, found: &mut BTreeMap<PathBuf, Member>, deeper: usize) -> io::Result<()> {
+    let mut spools: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
+    let mut traces = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            let family = name.ends_with(".d");
+            if deeper > 0 || family {
+                // One folder that can't be listed does not hide the others.
+                let _ = add_folder(&path, found, if family { 0 } else { deeper - 1 });
+            }
+        } else if let Some(trace) = trace_of_spool(&path) {
+            spools.entry(trace).or_default().push(path);
+        } else if is_trace(&name) {
+            traces.push(path);
+        }
+    }
+    for trace in traces {
+        let mut own = spools.remove(&trace).unwrap_or_default();
+        own.sort_by_key(|p| (p.extension().is_some_and(|e| e == "spool"), p.clone()));
+        add(trace, own, found);
+    }
+    for (trace, own) in spools {
+        add(trace, own, found);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_brings_its_family_and_a_folder_everything() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("trace.d")).unwrap();
+        for name in ["trace.jsonl", "trace.jsonl.spool", "trace.jsonl.spool.2", "trace.d/7.jsonl", "trace.d/8.jsonl.zst", "trace.d/9.jsonl.spool", "other.jsonl", "notes.txt"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let names = |all: Vec<Member>| -> Vec<(String, usize)> {
+            all.iter().map(|m| (m.path.strip_prefix(dir.path()).unwrap().display().to_string(), m.spools.len())).collect()
+        };
+        let want = [("trace.d/7.jsonl".into(), 0), ("trace.d/8.jsonl.zst".into(), 0), ("trace.d/9.jsonl".into(), 1), ("trace.jsonl".into(), 2)];
+        assert_eq!(names(discover(&[dir.path().join("trace.jsonl")]).unwrap()), want);
+        assert_eq!(names(discover(&[dir.path().into()]).unwrap()).len(), 5);
+        assert_eq!(names(discover(&[dir.path().into(), dir.path().join("trace.jsonl")]).unwrap()).len(), 5, "each once");
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(discover(&[dir.path().into()]), Err(Error::Empty(_))));
+        assert!(matches!(discover(&[dir.path().join("no.jsonl")]), Err(Error::Unreadable { .. })));
+    }
+}

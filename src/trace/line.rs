@@ -1,0 +1,277 @@
+//! The lines of a trace as types: one struct a line type, keys as in `docs/trace-format.md`. What they mean is the model's matter.
+//!
+//! Keys that are absent read as zero; keys and types that are not known are skipped, so that a newer trace stays readable.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::column::Column;
+use super::maprow::MapRow;
+
+/// One line, parsed.
+#[derive(Debug)]
+pub enum Line<'a> {
+    Ev(Ev<'a>),
+    Header(Box<Header>),
+    Process(Process),
+    Kinds(Kinds),
+    Calls(Calls),
+    Maps(Vec<MapRow>),
+    Thread(Thread),
+    Rss(Rss),
+    Snap(Value),
+    Child(Child),
+    Lost(Lost),
+    Note(String),
+    End(End),
+    Outside(Value),
+    /// A type this version does not know.
+    Unknown,
+}
+
+/// A string, or its bytes where they are not UTF-8 (`{"hex":…}`); such bytes are shown replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Text(pub String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Plain(String),
+            Hex { hex: String },
+            Other(serde::de::IgnoredAny),
+        }
+        Ok(Text(match Form::deserialize(d)? {
+            Form::Plain(s) => s,
+            Form::Hex { hex } => String::from_utf8_lossy(&bytes_of_hex(&hex)).into_owned(),
+            Form::Other(_) => String::new(),
+        }))
+    }
+}
+
+fn bytes_of_hex(hex: &str) -> Vec<u8> {
+    let digit = |c: u8| (c as char).to_digit(16).unwrap_or(0) as u8;
+    hex.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Ev<'a> {
+    pub g: u64,
+    pub lane: u32,
+    pub n: u64,
+    pub seq: u64,
+    pub t0: u64,
+    pub t1: u64,
+    #[serde(borrow, default)]
+    pub t: Column<'a>,
+    #[serde(borrow, default)]
+    pub k: Column<'a>,
+    #[serde(borrow, default)]
+    pub x: Column<'a>,
+    #[serde(borrow, default)]
+    pub z: Column<'a>,
+    #[serde(default)]
+    pub allocs: u64,
+    #[serde(default)]
+    pub frees: u64,
+    #[serde(default)]
+    pub bytes: u64,
+}
+
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(default)]
+pub struct Header {
+    pub v: u32,
+    pub run: String,
+    pub pid: u32,
+    pub ppid: u32,
+    pub start_ticks: u64,
+    pub pid_ns: u64,
+    pub exec: u32,
+    pub mode: String,
+    pub tick_ns: u64,
+    pub mono_ns: u64,
+    pub wall_ns: u64,
+    pub host: Text,
+    pub exe: Text,
+    pub argv: Vec<Text>,
+    pub cwd: Text,
+    pub rank: Value,
+    pub job: Value,
+    pub big: u64,
+    pub sample: u64,
+    pub page: u64,
+    pub allocator: Text,
+    pub slack: Option<u64>,
+    pub fns: Vec<String>,
+    pub inherited: Option<Inherited>,
+    pub spool: Text,
+    pub python: Option<Text>,
+}
+
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(default)]
+pub struct Inherited {
+    pub live: i64,
+    pub blocks: i64,
+    pub from: u32,
+}
+
+/// The lines that follow are of this process (and, where it says so, of an earlier image of it).
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct Process {
+    pub pid: u32,
+    #[serde(default)]
+    pub start_ticks: u64,
+    #[serde(default)]
+    pub exec: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Kinds {
+    pub from: u32,
+    pub kinds: Vec<(u32, i64, u32, u32)>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Calls {
+    pub t: u64,
+    /// fn, calls, bytes
+    pub fns: Vec<(usize, u64, u64)>,
+    pub live: i64,
+    pub blocks: i64,
+    pub failed: u64,
+    pub lost: u64,
+    /// lane, allocs, bytes, frees, live, hi
+    pub lanes: Vec<(u32, u64, u64, u64, i64, i64)>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Maps {
+    ev: Vec<MapRow>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Thread {
+    #[serde(default)]
+    pub t: u64,
+    pub lane: u32,
+    pub tid: u32,
+    #[serde(default)]
+    pub seq: u64,
+    pub what: String,
+    #[serde(default)]
+    pub name: Text,
+}
+
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(default)]
+pub struct Rss {
+    pub t: u64,
+    pub rss: u64,
+    pub hwm: u64,
+    pub anon: u64,
+    pub file: u64,
+    pub shmem: u64,
+    pub hugetlb: u64,
+    pub stk: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Child {
+    #[serde(default)]
+    pub t: u64,
+    pub how: String,
+    #[serde(default)]
+    pub pid: u32,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Lost {
+    #[serde(default)]
+    pub lane: u32,
+    pub n: u64,
+    #[serde(default)]
+    pub why: Text,
+}
+
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(default)]
+pub struct End {
+    pub t: u64,
+    pub how: String,
+    pub code: Option<i32>,
+    pub counted: Option<u64>,
+    pub recorded: Option<u64>,
+    pub lost: Option<u64>,
+    pub own: Option<Value>,
+}
+
+/// Reads one line. The error text says what was wrong; nothing of such a line can be used.
+pub fn parse(line: &[u8]) -> Result<Line<'_>, serde_json::Error> {
+    // Nearly all bytes are in these; the others first have their type looked up.
+    if line.starts_with(br#"{"type":"ev","#) {
+        return serde_json::from_slice(line).map(Line::Ev);
+    }
+    #[derive(Deserialize)]
+    struct TypeOnly<'a> {
+        #[serde(borrow, default)]
+        r#type: Cow<'a, str>,
+    }
+    #[derive(Deserialize)]
+    struct What {
+        #[serde(default)]
+        what: Text,
+    }
+    let kind: TypeOnly = serde_json::from_slice(line)?;
+    Ok(match &*kind.r#type {
+        "ev" => Line::Ev(serde_json::from_slice(line)?),
+        "header" => Line::Header(serde_json::from_slice(line)?),
+        "process" => Line::Process(serde_json::from_slice(line)?),
+        "kinds" => Line::Kinds(serde_json::from_slice(line)?),
+        "calls" => Line::Calls(serde_json::from_slice(line)?),
+        "maps" => Line::Maps(serde_json::from_slice::<Maps>(line)?.ev),
+        "thread" => Line::Thread(serde_json::from_slice(line)?),
+        "rss" => Line::Rss(serde_json::from_slice(line)?),
+        "snap" => Line::Snap(serde_json::from_slice(line)?),
+        "child" => Line::Child(serde_json::from_slice(line)?),
+        "lost" => Line::Lost(serde_json::from_slice(line)?),
+        "note" => Line::Note(serde_json::from_slice::<What>(line)?.what.0),
+        "end" => Line::End(serde_json::from_slice(line)?),
+        "outside" => Line::Outside(serde_json::from_slice(line)?),
+        _ => Line::Unknown,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_lines_are_read() {
+        let docs = include_str!("../../docs/trace-format.md");
+        let mut read = 0;
+        for line in docs.lines().map(str::trim).filter(|l| l.starts_with("{\"type\"") && l.ends_with('}') && !l.contains('…')) {
+            assert!(!matches!(parse(line.as_bytes()), Ok(Line::Unknown) | Err(_)), "{line}");
+            read += 1;
+        }
+        assert!(read >= 2, "{read}");
+    }
+
+    #[test]
+    fn a_string_that_is_not_utf8_comes_as_hex() {
+        let t: Text = serde_json::from_str(r#"{"hex":"61ff"}"#).unwrap();
+        assert_eq!(t.0, "a\u{fffd}");
+    }
+
+    #[test]
+    fn keys_in_another_order_and_unknown_types_are_fine() {
+        assert!(matches!(parse(br#"{"g":1,"lane":0,"n":0,"seq":0,"t0":0,"t1":0,"new":{"a":[1]},"type":"ev"}"#), Ok(Line::Ev(_))));
+        assert!(matches!(parse(br#"{"type":"tomorrow","x":1}"#), Ok(Line::Unknown)));
+        assert!(parse(br#"{"type":"ev","g":1"#).is_err());
+    }
+}

@@ -1,0 +1,14 @@
+//! Traces as files: which files belong to a run, the lines in them, and what a dead process's spool adds.
+//!
+//! Nothing in a file is trusted: what can't be read is counted ([`read::Damage`]) and everything else is used.
+
+pub mod column;
+pub mod encode;
+pub mod family;
+pub mod frames;
+pub mod line;
+pub mod maprow;
+pub mod read;
+pub mod recover;
+pub mod ring;
+pub mod spool;

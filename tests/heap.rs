@@ -1,0 +1,22 @@
+//! Promises about heap calls: every one counted, once, with its size; none changed in what it does.
+mod support;
+use support::Need;
+
+promises! {
+    zero_sizes_overflows_and_failures_are_counted_as_what_they_are: "heap_edges.c" ["zero"];
+    aligned_allocations_keep_their_errors_and_their_counts: "heap_edges.c" ["aligned"];
+    realloc_chains_have_exact_counts_peak_and_leak: "heap_edges.c" ["chain"];
+    big_blocks_are_exact_in_every_mode: "heap_edges.c" ["big"];
+    younger_and_older_ways_to_free_are_counted: "heap_edges.c" ["other-frees"];
+    errno_is_never_changed: "heap_edges.c" ["errno"];
+    blocks_made_before_any_constructor_are_known: "heap_preinit.c";
+    cpp_operators_are_counted_once_each: "heap_cpp.cc";
+    own_cpp_operators_stay_the_programs: "heap_cpp_own.cc";
+    an_allocator_in_the_executable_stays_in_use: "heap_own.c";
+    jemalloc_stays_in_use: "heap_linked.c".need(Need::Library("libjemalloc.so.2")).built_as("linked-jemalloc", &["-DJEMALLOC", "-l:libjemalloc.so.2"]);
+    tcmalloc_stays_in_use: "heap_linked.c".need(Need::Library("libtcmalloc_minimal.so.4")).built_as("linked-tcmalloc", &["-DTCMALLOC", "-l:libtcmalloc_minimal.so.4"]);
+    mimalloc_stays_in_use: "heap_linked.c".need(Need::Library("libmimalloc.so.2")).built_as("linked-mimalloc", &["-DMIMALLOC", "-l:libmimalloc.so.2"]);
+    blocks_freed_by_other_threads_are_exact: "heap_threads.c" ["exchange"];
+    address_reuse_across_threads_leaves_no_phantom_leaks: "heap_threads.c" ["reuse"].env("MALLOC_ARENA_MAX", "1").env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+    bursts_lose_nothing_and_do_not_grow_the_process: "heap_threads.c" ["burst"].limit(120);
+}

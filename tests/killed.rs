@@ -1,0 +1,200 @@
+//! Promises about sudden death: whatever was complete ten milliseconds before a SIGKILL is in the trace, and the trace can be read.
+mod support;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use support::{Mode, Need, Session};
+
+const THREADS: usize = 3;
+const SIGKILL: i32 = 9;
+/// What the contract allows to be missing.
+const GRACE: Duration = Duration::from_millis(10);
+
+/// A small generator: the instants only have to differ from each other and from run to run.
+struct Instants(u64);
+
+impl Instants {
+    fn new() -> Instants {
+        Instants(
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(1, |d| d.as_nanos() as u64)
+                | 1,
+        )
+    }
+    fn next(&mut self) -> Duration {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        Duration::from_micros(self.0 % 70_000)
+    }
+}
+
+/// The counters a `counter` program keeps in its file: finished pairs by thread, and its process number.
+fn counters(file: &Path) -> ([u64; THREADS], i32) {
+    let bytes = fs::read(file).unwrap_or_default();
+    let word = |i: usize| {
+        bytes.get(i * 8..i * 8 + 8).map_or(0, |b| {
+            u64::from_ne_bytes(b.try_into().expect("eight bytes"))
+        })
+    };
+    (std::array::from_fn(|k| word(k * 8)), word(511) as i32)
+}
+
+struct Try {
+    dir: PathBuf,
+    done: [u64; THREADS],
+    after: Duration,
+}
+
+/// Starts the endless program, kills it at a random instant, and returns what it had done [`GRACE`] before.
+fn kill_one(mode: Mode, test: &str, number: usize, instants: &mut Instants) -> Try {
+    let dir = support::fresh_dir(&format!("{test}/{number}"));
+    let (file, trace) = (dir.join("counters"), dir.join("trace.jsonl"));
+    let program = support::build("counter.c", "counter", &[]);
+    let mut command = if mode == Mode::Run {
+        Command::new(support::memshim())
+    } else {
+        Command::new(&program)
+    };
+    match mode {
+        Mode::Run => {
+            command
+                .arg("run")
+                .arg("-o")
+                .arg(&trace)
+                .arg("--")
+                .arg(&program)
+                .env("MEMSHIM_MODE", "full");
+        }
+        Mode::Fast => {
+            command
+                .env("LD_PRELOAD", support::shim())
+                .env("MEMSHIM_OUT", &trace)
+                .env("MEMSHIM_MODE", "fast");
+        }
+        Mode::Full | Mode::Bare => {
+            command
+                .env("LD_PRELOAD", support::shim())
+                .env("MEMSHIM_OUT", &trace)
+                .env("MEMSHIM_MODE", "full");
+        }
+    }
+    command
+        .arg(&file)
+        .arg(THREADS.to_string())
+        .current_dir(&dir);
+    let session = Session::start(&mut command, &dir);
+    let after = instants.next();
+    sleep(after);
+    let (mut done, mut pid) = counters(&file);
+    sleep(GRACE);
+    if mode == Mode::Run {
+        let limit = Instant::now() + Duration::from_secs(10);
+        while pid == 0 {
+            assert!(
+                Instant::now() < limit,
+                "{}: the target does not start",
+                dir.display()
+            );
+            sleep(Duration::from_millis(1));
+            (done, pid) = ([0; THREADS], counters(&file).1);
+        }
+        support::signal(pid, SIGKILL);
+    } else {
+        session.signal(SIGKILL);
+    }
+    let ran = session.finish(Duration::from_secs(20));
+    let status = ran
+        .status
+        .unwrap_or_else(|| panic!("{}: no end after SIGKILL", dir.display()));
+    if mode == Mode::Run {
+        assert_eq!(
+            status.code(),
+            Some(128 + SIGKILL),
+            "exit status of memshim run"
+        );
+    }
+    Try { dir, done, after }
+}
+
+fn read(a_try: &Try) -> Option<Value> {
+    let trace = a_try.dir.join("trace.jsonl");
+    if !trace.exists() {
+        assert_eq!(
+            a_try.done,
+            [0; THREADS],
+            "{}: killed after {:?}, work was done, but there is no trace",
+            a_try.dir.display(),
+            a_try.after
+        );
+        return None;
+    }
+    let text = support::analyze(&trace).unwrap_or_else(|why| {
+        panic!(
+            "{}: analyze fails on a killed process's trace: {why}",
+            a_try.dir.display()
+        )
+    });
+    Some(serde_json::from_str(&text).expect("analyze --json prints JSON"))
+}
+
+fn hold(mode: Mode, test: &str, tries: usize) {
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let mut instants = Instants::new();
+    for number in 0..tries {
+        let a_try = kill_one(mode, test, number, &mut instants);
+        let Some(report) = read(&a_try) else { continue };
+        let at = format!("{} killed after {:?}", a_try.dir.display(), a_try.after);
+        if mode == Mode::Fast {
+            let counted: u64 = report["runs"]
+                .as_array()
+                .expect("runs")
+                .iter()
+                .filter_map(|r| r["heap"]["allocs"].as_u64())
+                .sum();
+            let done: u64 = a_try.done.iter().sum();
+            assert!(
+                counted >= done,
+                "{at}: {done} allocations were complete, {counted} are counted"
+            );
+        } else {
+            for (k, done) in a_try.done.iter().enumerate() {
+                let (allocs, frees) = support::counted(&report, 9973 + 2 * k as u64);
+                assert!(
+                    allocs >= *done && frees >= *done,
+                    "{at}: thread {k} had done {done} pairs, the trace has {allocs} allocations and {frees} frees"
+                );
+            }
+        }
+        let kind = report["runs"][0]["end"]["kind"]
+            .as_str()
+            .unwrap_or("missing")
+            .to_owned();
+        assert!(
+            ["killed", "signaled"].contains(&kind.as_str()),
+            "{at}: the report says the process {kind}"
+        );
+        let _ = fs::remove_dir_all(&a_try.dir);
+    }
+}
+
+#[test]
+fn killed_at_any_instant_full_mode_has_all_but_the_last_ten_milliseconds() {
+    hold(Mode::Full, "killed_full", 120);
+}
+
+#[test]
+fn killed_at_any_instant_fast_mode_has_all_but_the_last_ten_milliseconds() {
+    hold(Mode::Fast, "killed_fast", 50);
+}
+
+#[test]
+fn killed_at_any_instant_under_run_has_all_but_the_last_ten_milliseconds() {
+    hold(Mode::Run, "killed_run", 30);
+}

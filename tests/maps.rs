@@ -1,0 +1,51 @@
+//! Promises about the address space: ranges, kinds, what is committed and what only reserved.
+mod support;
+use support::{Mode, Program};
+
+promises! {
+    partial_unmaps_leave_the_rest: "maps.c" ["holes"];
+    mremap_is_followed_in_all_its_forms: "maps.c" ["remap"];
+    a_fixed_map_replaces_what_was_there: "maps.c" ["fixed-over"];
+    pages_given_back_stay_mapped: "maps.c" ["given-back"];
+    kinds_of_mappings_are_told_apart: "maps.c" ["kinds"];
+    reserved_is_not_committed: "maps.c" ["reserve"];
+    the_programs_own_break_is_followed: "maps.c" ["break"];
+}
+
+#[test]
+fn the_resident_peak_is_seen_from_inside_and_outside() {
+    const TOUCHED: u64 = 64 << 20;
+    let program = Program::new("the_resident_peak", "maps.c").arg("resident");
+    let Some(report) = program.report(Mode::Run) else {
+        return;
+    };
+    let run = &report["runs"][0];
+    let rss = |key: &str| {
+        run["rss"][key]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no rss.{key}: {}", run["rss"]))
+    };
+    let (peak, inside, outside) = (
+        rss("peak_bytes"),
+        rss("hwm_bytes"),
+        rss("outside_hwm_bytes"),
+    );
+    assert!(
+        peak >= TOUCHED && inside >= peak && outside >= peak,
+        "{}",
+        run["rss"]
+    );
+    assert!(
+        outside.abs_diff(inside) < 4 << 20,
+        "inside {inside}, outside {outside}"
+    );
+    let at = run["rss"]["peak_at_s"].as_f64().expect("rss.peak_at_s");
+    assert!((0.1..0.6).contains(&at), "the peak was at {at} s");
+    assert!(
+        run["maps"]["anon"]["peak_bytes"]
+            .as_u64()
+            .is_some_and(|b| (TOUCHED..TOUCHED + (8 << 20)).contains(&b)),
+        "{}",
+        run["maps"]
+    );
+}

@@ -1,0 +1,132 @@
+//! Promises about processes: their ends, their children, their descriptors, and what they may not do.
+mod support;
+use serde_json::Value;
+use support::{Mode, Need, Program};
+
+promises! {
+    _exit_keeps_every_event: "ends.c" ["_exit"].exits(41).with_late_library();
+    _capital_exit_keeps_every_event: "ends.c" ["_Exit"].exits(42).with_late_library();
+    abort_keeps_every_event: "ends.c" ["abort"].dies_of(6).with_late_library();
+    a_wild_write_kills_as_ever: "ends.c" ["segv"].dies_of(11).with_late_library();
+    sigkill_keeps_every_event: "ends.c" ["sigkill"].dies_of(9).with_late_library();
+    sigterm_kills_as_ever: "ends.c" ["sigterm"].dies_of(15).with_late_library();
+    the_bare_exit_call_keeps_every_event: "ends.c" ["exit_group"].exits(43).with_late_library();
+    quick_exit_runs_only_its_own_handlers: "ends.c" ["quick_exit"].exits(44).with_late_library();
+    late_destructors_are_still_counted: "ends.c" ["late"].exits(45).with_late_library();
+    exit_does_not_hang_while_others_allocate: "ends.c" ["busy"].exits(46).with_late_library();
+
+    three_hundred_forks_from_allocating_threads_never_hang: "forks.c" ["storm"];
+    the_programs_own_fork_handlers_may_allocate: "forks.c" ["handlers"];
+    children_of_the_raw_system_call_are_traced: "forks.c" ["raw"];
+    children_of_clone_are_traced: "forks.c" ["clone"];
+    children_of_children_free_what_they_inherited: "forks.c" ["nested"];
+
+    vfork_leaves_the_parent_untouched: "execs.c" ["vfork"];
+    posix_spawn_behaves_as_ever: "execs.c" ["spawn"];
+    exec_from_a_thread_keeps_both_images: "execs.c" ["from-thread"];
+    six_images_of_one_process_are_one_trace: "execs.c" ["relay"];
+    a_failed_exec_changes_nothing: "execs.c" ["failing"];
+    a_cleared_environment_is_survived: "execs.c" ["no-environment"];
+    a_removed_folder_is_survived: "execs.c" ["no-folder"];
+    odd_names_leave_the_trace_valid: "execs.c" ["odd-names"].with("plugin.c", "grab-one.so", &["-shared", "-fPIC"]);
+    ranks_do_not_overwrite_each_other: "execs.c" ["ranks"];
+
+    descriptor_numbers_are_unchanged: "descriptors.c" ["numbers"];
+    a_daemon_that_closes_everything_has_clean_files: "descriptors.c" ["daemon"];
+    descriptors_taken_over_one_by_one_stay_clean: "descriptors.c" ["dup-over"];
+    the_shims_own_descriptors_taken_over_stay_clean: "descriptors.c" ["dup-over-open"].trouble();
+    closed_ranges_are_the_programs_again: "descriptors.c" ["ranges"];
+    no_free_descriptor_is_survived: "descriptors.c" ["at-limit"];
+    closed_standard_descriptors_stay_closed: "descriptors.c" ["std-closed"];
+
+    a_limit_on_address_space_is_not_eaten_up: "confined.c" ["address-space"];
+    no_room_for_a_thread_is_survived: "confined.c" ["no-threads"].need(Need::Root);
+    a_sandbox_after_start_is_survived: "confined.c" ["sandbox"];
+    another_root_is_survived: "confined.c" ["other-root"].need(Need::Root);
+    another_user_is_followed_by_every_thread: "confined.c" ["other-user"].need(Need::Root);
+    process_one_of_three_namespaces_has_three_traces: "confined.c" ["namespaces"].need(Need::Root);
+    static_and_setuid_children_run_as_ever: "confined.c" ["out-of-reach"].need(Need::Root).need(Need::StaticLink)
+        .with("plain_child.c", "static-child", &["-static"]).with("plain_child.c", "setuid-child", &[]);
+}
+
+/// Pids and parents of the runs in a report.
+fn lineage(report: &Value) -> Vec<(u64, u64)> {
+    let runs = report["runs"].as_array().expect("runs");
+    runs.iter()
+        .map(|r| {
+            (
+                r["pid"].as_u64().expect("pid"),
+                r["ppid"].as_u64().expect("ppid"),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_tree_of_processes_is_one_family() {
+    let Some(report) = Program::new("a_tree_of_processes_is_one_family", "forks.c")
+        .arg("nested")
+        .report(Mode::Full)
+    else {
+        return;
+    };
+    let family = lineage(&report);
+    assert_eq!(family.len(), 6, "{family:?}");
+    let with_parent = family
+        .iter()
+        .filter(|(_, parent)| family.iter().any(|(pid, _)| pid == parent))
+        .count();
+    assert_eq!(
+        with_parent, 5,
+        "all but the first have their parent in the report: {family:?}"
+    );
+}
+
+#[test]
+fn children_are_left_alone_when_asked() {
+    let program = Program::new("children_are_left_alone_when_asked", "forks.c")
+        .arg("nested")
+        .env("MEMSHIM_CHILDREN", "skip");
+    let Some(report) = program.report(Mode::Full) else {
+        return;
+    };
+    assert_eq!(lineage(&report).len(), 1);
+}
+
+#[test]
+fn the_report_says_how_the_process_ended() {
+    for (how, code) in [
+        ("_exit", 41),
+        ("_Exit", 42),
+        ("quick_exit", 44),
+        ("late", 45),
+        ("busy", 46),
+    ] {
+        let program = Program::new(&format!("ended_by_{how}"), "ends.c")
+            .arg(how)
+            .with_late_library();
+        let Some(report) = program.report(Mode::Full) else {
+            return;
+        };
+        let end = &report["runs"][0]["end"];
+        assert_eq!(
+            (end["kind"].as_str(), end["code"].as_i64()),
+            (Some("exited"), Some(code)),
+            "{how}: {end}"
+        );
+    }
+    for (how, signal) in [("abort", 6), ("segv", 11), ("sigkill", 9), ("sigterm", 15)] {
+        let program = Program::new(&format!("ended_by_{how}"), "ends.c")
+            .arg(how)
+            .with_late_library();
+        let Some(report) = program.report(Mode::Run) else {
+            return;
+        };
+        let end = &report["runs"][0]["end"];
+        assert_eq!(
+            (end["kind"].as_str(), end["signal"].as_i64()),
+            (Some("signaled"), Some(signal)),
+            "{how}: {end}"
+        );
+    }
+}
