@@ -192,7 +192,7 @@ unsafe fn map_private() -> bool {
         *ALIVE = 1;
         if !wiped {
             // A kernel before 4.14: forks through libc are told of, raw ones are not.
-            let f = real::symbol(libc::RTLD_DEFAULT, "__register_atfork\0");
+            let f = real::default(b"__register_atfork");
             if !f.is_null() {
                 let register: unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *const c_void) -> c_int = core::mem::transmute(f);
                 register(core::ptr::null(), core::ptr::null(), wipe as *const c_void, core::ptr::null());
@@ -312,14 +312,14 @@ unsafe fn register_exit() {
     unsafe {
         on_exit(exits, core::ptr::null_mut());
         __cxa_at_quick_exit(quick_exits, core::ptr::null_mut());
-        let create = real::symbol(libc::RTLD_DEFAULT, "pthread_key_create\0");
-        let set = real::symbol(libc::RTLD_DEFAULT, "pthread_setspecific\0");
+        let create = real::default(b"pthread_key_create");
+        let set = real::default(b"pthread_setspecific");
         if !create.is_null() && !set.is_null() {
             let create: unsafe extern "C" fn(*mut u32, unsafe extern "C" fn(*mut c_void)) -> c_int = core::mem::transmute(create);
             let mut key = 0;
             if create(&mut key, thread_ends) == 0 {
                 THREAD_KEY = Some(key);
-                SET_SPECIFIC = Some(core::mem::transmute::<*mut c_void, unsafe extern "C" fn(u32, *const c_void) -> c_int>(set));
+                SET_SPECIFIC = Some(core::mem::transmute::<*const c_void, unsafe extern "C" fn(u32, *const c_void) -> c_int>(set));
             }
         }
     }

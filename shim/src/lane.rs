@@ -94,9 +94,6 @@ pub unsafe fn usable(p: *mut libc::c_void) -> usize {
 
 #[inline(never)]
 unsafe fn usable_elsewhere(p: *mut libc::c_void) -> usize {
-    if crate::real::is_early(p) {
-        return 0;
-    }
     // SAFETY: the allocator's own answer about its own block.
     unsafe { crate::real::REAL.malloc_usable_size.map_or(0, |f| f(p)) }
 }

@@ -12,6 +12,7 @@
 
 mod config;
 mod drain;
+mod elf;
 mod hooks;
 mod init;
 mod kinds;

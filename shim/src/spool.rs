@@ -136,6 +136,7 @@ unsafe fn open_shared(path: sys::Path) {
             -1
         };
         if base < 0 {
+            sys::swallow(libc::SIGXFSZ); // RLIMIT_FSIZE below the spool's size
             SPOOL.reason = "the folder of the trace holds no shared mapping";
             sys!(libc::SYS_unlink, path);
             sys::close(fd);

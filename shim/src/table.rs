@@ -266,6 +266,7 @@ impl Table {
                     return true;
                 }
                 // No room on the disk: go on in private memory.
+                sys::swallow(libc::SIGXFSZ);
                 let p = sys::map_anon(len);
                 if p.is_null() {
                     return false;

@@ -44,11 +44,6 @@ impl Text {
         self.len = 0;
     }
 
-    /// Forgets what follows the first `len` bytes.
-    pub fn cut(&mut self, len: usize) {
-        self.len = self.len.min(len);
-    }
-
     /// Appends.
     #[inline]
     pub fn bytes(&mut self, s: &[u8]) -> &mut Text {

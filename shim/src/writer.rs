@@ -117,6 +117,11 @@ pub fn stop() {
         // SAFETY: TID is static.
         unsafe { sys!(libc::SYS_futex, TID.as_ptr(), libc::FUTEX_WAIT, tid, t.as_ptr(), 0, 0) };
     }
+    // The word is cleared a moment before the kernel forgets the thread.
+    // SAFETY: settled at the start.
+    while sys::thread_exists(unsafe { SPOOL.pid }, tid) && sys::now() < until {
+        sys::yield_now();
+    }
 }
 
 /// Makes a call that must find the process without our thread.

@@ -93,11 +93,15 @@ macro_rules! new_entries {
             }
         }
 
-        /// Looks in the C++ library that a `dlopen` brought after the start.
-        unsafe fn settle_late(library: *mut c_void) {
+        /// Looks again, for a C++ library that a `dlopen` brought after the start.
+        unsafe fn settle_late() {
             // SAFETY: stores of pointers that are never taken back.
             unsafe {
-                $( if $slot.is_null() { $slot = crate::real::symbol(library, concat!(stringify!($name), "\0")); } )*
+                $(
+                    if $slot.is_null() {
+                        $slot = crate::elf::find_next(stringify!($name).as_bytes()).map_or(core::ptr::null(), |f| f.at);
+                    }
+                )*
             }
         }
     };
@@ -134,15 +138,10 @@ unsafe extern "C" fn memshim_new(size: usize, align: usize, func: u32, aligned: 
 
 /// malloc failed: the real `operator new` is about to be called. A C++ library loaded by `dlopen` is looked for only now.
 unsafe extern "C" fn memshim_new_handler_ready(_func: u32) {
-    let open = crate::real::symbol(libc::RTLD_DEFAULT, "dlopen\0");
-    // SAFETY: dlopen's signature; RTLD_NOLOAD only finds what is there.
+    // SAFETY: reads the loader's list; memory has run out and nobody waits for speed.
     unsafe {
-        if memshim_real_new.is_null() && !open.is_null() {
-            let open: unsafe extern "C" fn(*const u8, i32) -> *mut c_void = core::mem::transmute(open);
-            let library = open(c"libstdc++.so.6".as_ptr().cast(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-            if !library.is_null() {
-                settle_late(library);
-            }
+        if memshim_real_new.is_null() {
+            settle_late();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::init;
 use crate::lane::{self, Hot, current, on_alloc, on_failed, on_free, on_realloc_begin, on_realloc_end};
-use crate::real::{self, REAL};
+use crate::real::REAL;
 use core::ffi::{c_int, c_void};
 use memshim_format::record::func;
 
@@ -32,7 +32,7 @@ unsafe fn allocated(hot: *mut Hot, func: u8, p: *mut c_void, size: usize) -> *mu
 }
 
 macro_rules! allocators {
-    ($($name:ident($($arg:ident),*) by $func:ident, size $size:expr, early $early:expr;)*) => { $(
+    ($($name:ident($($arg:ident),*) by $func:ident, size $size:expr;)*) => { $(
         /// # Safety
         /// As the C function.
         #[unsafe(no_mangle)]
@@ -40,7 +40,7 @@ macro_rules! allocators {
             let hot = ready();
             // SAFETY: passed on as called.
             unsafe {
-                let p = call_real!($name($($arg),*), $early);
+                let p = call_real!($name($($arg),*), core::ptr::null_mut());
                 allocated(hot, func::$func, p, $size)
             }
         }
@@ -48,12 +48,12 @@ macro_rules! allocators {
 }
 
 allocators! {
-    malloc(size) by MALLOC, size size, early real::early_alloc(1, size);
-    calloc(count, size) by CALLOC, size count.wrapping_mul(size), early real::early_alloc(count, size);
-    aligned_alloc(align, size) by ALIGNED_ALLOC, size size, early core::ptr::null_mut();
-    memalign(align, size) by MEMALIGN, size size, early core::ptr::null_mut();
-    valloc(size) by VALLOC, size size, early core::ptr::null_mut();
-    pvalloc(size) by PVALLOC, size size, early core::ptr::null_mut();
+    malloc(size) by MALLOC, size size;
+    calloc(count, size) by CALLOC, size count.wrapping_mul(size);
+    aligned_alloc(align, size) by ALIGNED_ALLOC, size size;
+    memalign(align, size) by MEMALIGN, size size;
+    valloc(size) by VALLOC, size size;
+    pvalloc(size) by PVALLOC, size size;
 }
 
 /// # Safety
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
     }
 }
 
-/// Frees a block by `func`. Blocks from before the allocator was known are left alone.
+/// Frees a block by `func`.
 #[inline(always)]
 pub unsafe fn release(func: u8, p: *mut c_void) {
     if p.is_null() {
@@ -82,9 +82,6 @@ pub unsafe fn release(func: u8, p: *mut c_void) {
     unsafe {
         if !hot.is_null() {
             on_free(hot, func, p);
-        }
-        if !real::GLIBC && real::is_early(p) {
-            return;
         }
         call_real!(free(p), ());
     }
@@ -140,7 +137,7 @@ unsafe fn release_sized(p: *mut c_void, real_free: impl FnOnce(*mut c_void)) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: as called.
-    unsafe { resize(func::REALLOC, old, size, || call_real!(realloc(old, size), real::early_alloc(1, size))) }
+    unsafe { resize(func::REALLOC, old, size, || call_real!(realloc(old, size), core::ptr::null_mut())) }
 }
 
 /// # Safety
@@ -169,32 +166,14 @@ unsafe fn resize(func: u8, old: *mut c_void, size: usize, call: impl FnOnce() ->
     // SAFETY: old is null or a live block; hot is this thread's.
     unsafe {
         if hot.is_null() {
-            return if !real::GLIBC && real::is_early(old) { move_early(old, size) } else { call() };
+            return call();
         }
         if old.is_null() {
             return allocated(hot, func, call(), size);
         }
-        if !real::GLIBC && real::is_early(old) {
-            return allocated(hot, func, move_early(old, size), size);
-        }
         let was = on_realloc_begin(hot, old);
         let p = call();
         on_realloc_end(hot, func, old, was, p, size);
-        p
-    }
-}
-
-/// A block from before the allocator was known moves to the allocator; its size is not known to it, so it is copied up to the new one
-/// (early blocks lie in glibc's heap, which has more behind them).
-#[cold]
-unsafe fn move_early(old: *mut c_void, size: usize) -> *mut c_void {
-    // SAFETY: glibc's header tells the old block's usable size.
-    unsafe {
-        let p = call_real!(malloc(size), core::ptr::null_mut());
-        if !p.is_null() {
-            let had = (*old.cast::<usize>().sub(1) & !7) - 8;
-            core::ptr::copy_nonoverlapping(old.cast::<u8>(), p.cast::<u8>(), had.min(size));
-        }
         p
     }
 }
