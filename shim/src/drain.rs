@@ -11,7 +11,7 @@ use crate::config::{CONFIG, FAST};
 use crate::kinds::{KINDS, replaces};
 use crate::lane::{LANES, MODE, mark_of};
 use crate::spool;
-use crate::table::TABLE;
+use crate::table::{Slot, TABLE};
 use crate::{lines, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use memshim_format::record::{self, op};
@@ -60,8 +60,8 @@ const ABANDONED: u64 = 1;
 
 /// Records of a chunk: byte offsets in their block.
 static mut OFFSETS: [u16; CHUNK] = [0; CHUNK];
-/// Entries that the chunk killed.
-static mut KILLED: [Entry; CHUNK] = [Entry { lo: 0, hi: 0 }; CHUNK];
+/// Entries that the chunk killed, and where they stand.
+static mut KILLED: [Option<(Slot, Entry)>; CHUNK] = [None; CHUNK];
 static mut KILLED_COUNT: usize = 0;
 
 /// Starts anew (first image or forked child).
@@ -96,10 +96,11 @@ pub fn drain(last: bool) {
             match parked {
                 // Every other ring has been read to its end since: the block is unknown.
                 Some(i) => drop(drain_lane(i, now, true, last)),
-                None => return,
+                None => break,
             }
         }
     }
+    spool::wake_waiters(true);
 }
 
 /// Reads up to a block of lane `i`. Returns where it stopped and whether anything was read.
@@ -138,11 +139,9 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> (Stop, bool) {
             stamp(i, lane, &mut c, block);
             let mut parked = false;
             let mut done = 0;
+            let n = n.min(room(&c));
             while done < n {
                 let at = OFFSETS[done % CHUNK] as usize;
-                if lines_full(&c) {
-                    break;
-                }
                 if !take(i, lane, &mut c, (block as *const u8).add(at).cast(), force) {
                     parked = true;
                     break;
@@ -154,7 +153,7 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> (Stop, bool) {
             }
             commit(lane, &c);
             read_any |= done > 0;
-            if lines_full(&c) {
+            if room(&c) == 0 {
                 lines::flush_group();
                 c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
             }
@@ -165,13 +164,14 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> (Stop, bool) {
     }
 }
 
+/// Records that the columns of a lane have room for, whatever they are. The longest: a realloc of a raw kind with a foreign old block
+/// takes four numbers of `k` or `x` and two of `z`; stamps leave room by themselves.
 #[inline(always)]
-fn lines_full(c: &Commit) -> bool {
-    // The longest record: a realloc of a raw kind with a foreign old block.
-    c.k_len as usize + 4 * v93::MAX_LEN > K_CAP
-        || c.x_len as usize + 4 * v93::MAX_LEN > X_CAP
-        || c.z_len as usize + 2 * v93::MAX_LEN > Z_CAP
-        || c.t_len as usize + 4 * v93::MAX_LEN > T_CAP
+fn room(c: &Commit) -> usize {
+    let k = (K_CAP - c.k_len as usize) / (4 * v93::MAX_LEN);
+    let x = (X_CAP - c.x_len as usize) / (4 * v93::MAX_LEN);
+    let z = (Z_CAP - c.z_len as usize) / (2 * v93::MAX_LEN);
+    k.min(x).min(z)
 }
 
 fn set_seen_empty(i: u32, now: u64) {
@@ -236,6 +236,7 @@ unsafe fn pass_gap(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block, n
                 core::ptr::write_bytes((block as *mut u8).add(BLOCK_WORDS), 0, BLOCK - BLOCK_WORDS);
                 (*block).next.store(0, Relaxed);
                 spool::give_block(old - 1);
+                spool::wake_waiters(false);
             }
             return Gap::Next;
         }
@@ -286,7 +287,9 @@ unsafe fn commit(lane: *mut Lane, c: &Commit) {
         let n = KILLED_COUNT;
         KILLED_COUNT = 0;
         for k in 0..n {
-            TABLE.erase(KILLED[k % CHUNK]);
+            if let Some((slot, e)) = KILLED[k % CHUNK] {
+                TABLE.erase(slot, e);
+            }
         }
     }
 }
@@ -468,8 +471,7 @@ unsafe fn settle(lane: *mut Lane, c: &mut Commit, addr3: u64) {
             DEBTS[d % 256] = DEBTS[DEBT_COUNT % 256];
             if let Some(slot) = TABLE.find(addr3) {
                 let e = TABLE.get(slot);
-                TABLE.kill(slot);
-                kill_later(e);
+                kill(slot, e);
             }
             put_k(lane, c, 2);
             c.events += 1;
@@ -480,14 +482,15 @@ unsafe fn settle(lane: *mut Lane, c: &mut Commit, addr3: u64) {
 }
 
 #[inline(always)]
-unsafe fn kill_later(e: Entry) {
+unsafe fn kill(slot: Slot, e: Entry) {
     // SAFETY: the lock is held. A chunk kills at most one entry a record, and settles are rare: what does not fit goes at once.
     unsafe {
+        TABLE.kill(slot);
         if KILLED_COUNT < CHUNK {
-            KILLED[KILLED_COUNT % CHUNK] = e;
+            KILLED[KILLED_COUNT % CHUNK] = Some((slot, e));
             KILLED_COUNT += 1;
         } else {
-            TABLE.erase(e);
+            TABLE.erase(slot, e);
         }
     }
 }
@@ -507,8 +510,7 @@ unsafe fn take_free(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *con
     unsafe {
         let Some(slot) = TABLE.find(addr3) else { return take_unknown_free(lane, c, addr3, freed_usable(w, words), force) };
         let e = TABLE.get(slot);
-        TABLE.kill(slot);
-        kill_later(e);
+        kill(slot, e);
         if e.lane() == i {
             put_own_free(lane, c, e.seq());
         } else {
@@ -565,8 +567,7 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
                 let pend = match TABLE.find(low) {
                     Some(slot) => {
                         let e = TABLE.get(slot);
-                        TABLE.kill(slot);
-                        kill_later(e);
+                        kill(slot, e);
                         Pending { what: if e.lane() == i { 1 } else { 2 }, lane: e.lane(), seq: e.seq(), usable }
                     }
                     None if !force && LANES.load(Relaxed) > 1 => return false,
@@ -610,10 +611,12 @@ unsafe fn forget_killed(e: Entry) {
     // SAFETY: the lock is held.
     unsafe {
         for k in 0..KILLED_COUNT {
-            if KILLED[k % CHUNK] == e {
+            if let Some((slot, killed)) = KILLED[k % CHUNK]
+                && killed == e
+            {
                 KILLED_COUNT -= 1;
                 KILLED[k % CHUNK] = KILLED[KILLED_COUNT % CHUNK];
-                TABLE.revive(e);
+                TABLE.revive(slot, e);
                 return;
             }
         }

@@ -21,7 +21,7 @@ pub struct Kinds {
 pub static mut KINDS: Kinds = Kinds { index: core::ptr::null_mut(), count: 0, backed: 0, cache: core::ptr::null_mut() };
 
 const INDEX: usize = 2 * KINDS_MAX;
-const CACHE: usize = 1024;
+const CACHE: usize = 4096;
 /// Rows given memory at a time.
 const STEP: u32 = 1024;
 /// Numbers kept for the kinds of size −1: one for each function and set of flags.
@@ -62,7 +62,7 @@ impl Kinds {
             if self.cache.is_null() {
                 return (0, false);
             }
-            let c = self.cache.add((h >> 54) as usize % CACHE);
+            let c = self.cache.add((h >> 52) as usize % CACHE);
             if (*c).1 != 0 && (*c).0 == key {
                 return ((*c).1, false);
             }

@@ -88,7 +88,7 @@ pub fn create(path: sys::Path, reason: &'static str) -> bool {
         for c in [&FREE] {
             c.store(0, Relaxed);
         }
-        for c in [&TAKEN, &BACKED, &GROWING, &LANES_BACKED, &LANES] {
+        for c in [&TAKEN, &BACKED, &GROWING, &LANES_BACKED, &LANES, &WAITERS, &GIVEN] {
             c.store(0, Relaxed);
         }
         for s in &STATES {
@@ -157,8 +157,8 @@ pub fn back(off: usize, len: usize) -> bool {
     // SAFETY: the fd is checked to be ours before it is used.
     unsafe {
         if SPOOL.shared {
-            if sys::identity(SPOOL.fd) != SPOOL.id {
-                reopen();
+            if !is_open() {
+                return false;
             }
             let r = sys!(libc::SYS_fallocate, SPOOL.fd, 0, off, len);
             if r < 0 {
@@ -168,6 +168,17 @@ pub fn back(off: usize, len: usize) -> bool {
         }
         SPOOL.bytes += len as u64;
         true
+    }
+}
+
+/// Whether the spool's descriptor is ours, found again by name if the program closed it.
+pub fn is_open() -> bool {
+    // SAFETY: path is zero-terminated.
+    unsafe {
+        if sys::identity(SPOOL.fd) != SPOOL.id {
+            reopen();
+        }
+        SPOOL.fd >= 0
     }
 }
 
@@ -199,6 +210,9 @@ fn pop() -> Option<u32> {
 /// Gives a block back; its words must be zero.
 pub fn give_block(i: u32) {
     let Some(slot) = NEXT_FREE.get(i as usize) else { return };
+    if WAITERS.load(Relaxed) > 0 {
+        GIVEN.fetch_add(1, Release);
+    }
     let mut head = FREE.load(Acquire);
     loop {
         slot.store(head as u32, Relaxed);
@@ -210,6 +224,20 @@ pub fn give_block(i: u32) {
     }
 }
 
+/// Threads that wait for a block, and a count of those given back meanwhile.
+static WAITERS: AtomicU32 = AtomicU32::new(0);
+static GIVEN: AtomicU32 = AtomicU32::new(0);
+/// Blocks given back before sleepers are woken: a thread that has waited should find many.
+const WAKE_AT: u32 = 256;
+
+/// Wakes threads that wait for blocks, where enough were given back. Called by the drain.
+pub fn wake_waiters(now: bool) {
+    if WAITERS.load(Relaxed) > 0 && (now || GIVEN.load(Relaxed) >= WAKE_AT) {
+        GIVEN.store(0, Release);
+        sys::futex_wake(&GIVEN);
+    }
+}
+
 /// A zeroed ring block. Signals are blocked. When all are in use: drains by itself or waits for the drain, at most a second
 /// without progress; then none.
 pub fn take_block() -> Option<u32> {
@@ -218,7 +246,14 @@ pub fn take_block() -> Option<u32> {
     }
     let until = sys::now() + 1_000_000_000;
     loop {
-        writer::help_or_wait();
+        if !writer::help() {
+            WAITERS.fetch_add(1, AcqRel);
+            let seen = GIVEN.load(Acquire);
+            if FREE.load(Acquire) as u32 == 0 {
+                sys::futex_wait(&GIVEN, seen, 2_000_000);
+            }
+            WAITERS.fetch_sub(1, AcqRel);
+        }
         if let Some(i) = pop().or_else(fresh) {
             return Some(i);
         }

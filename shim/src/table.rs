@@ -1,35 +1,59 @@
 //! The live table: which block lies at an address. It belongs to the drain.
 //!
-//! Open addressing with linear probing, entries in order of their hash, 12 bytes an entry, load at most 6/7. The slot of a hash is
-//! `hash · slots >> 64`, so growing keeps the order: the table grows in place by a quarter and holds between 14 and 18 bytes a live
-//! block. It lies in the spool where there is room, else in private memory.
+//! Buckets of one cache line, five entries of 12 bytes each; the home of a hash is `hash · buckets >> 64`. An entry that finds its home
+//! full stands in the next bucket with room, and each bucket it passed counts it, so that a search knows when to stop; nothing is ever
+//! moved by an insertion or a removal, and almost every one touches one cache line. Growing is by a quarter, in place. At a load of 64 to
+//! 80 % that is 16 to 20 bytes a live block. It lies in the spool where there is room, else in private memory.
 //!
-//! Two blocks of one address can be there at once: an allocation read before the free (of another thread) that preceded it. They
-//! stand next to each other in the order of their coming, and a free takes the older.
+//! Two blocks of one address can be there at once: an allocation read before the free (of another thread) that preceded it. The younger
+//! waits in a short list until the older is gone.
 
 use crate::spool::{self, SPOOL};
 use crate::sys::{self, sys};
 use core::sync::atomic::Ordering::Relaxed;
-use memshim_format::spool::{Entry, TABLE_OFF};
+use memshim_format::spool::{BUCKET_ENTRIES, Bucket, Entry, TABLE_OFF};
 
 /// The table.
 pub struct Table {
-    base: *mut Entry,
-    slots: u64,
+    base: *mut Bucket,
+    buckets: u64,
     used: u64,
     /// Bytes mapped.
     mapped: usize,
     private: bool,
+    /// How often it has grown: slots found before are void.
+    grown: u32,
+    /// Blocks whose address is taken by one whose free has not been read yet, oldest first.
+    younger: [Entry; YOUNGER],
+    younger_count: usize,
 }
 
-pub static mut TABLE: Table = Table { base: core::ptr::null_mut(), slots: 0, used: 0, mapped: 0, private: false };
+const EMPTY: Entry = Entry { lo: 0, hi: 0 };
+const YOUNGER: usize = 64;
 
-const FIRST_SLOTS: u64 = 2048;
-/// Spare slots after the last home, so that a probe needs no wrap.
-const SPARE: u64 = 512;
-/// How far behind its reading place a grown table may put an entry.
-const AHEAD: u64 = 8;
-const ENTRY: usize = size_of::<Entry>();
+pub static mut TABLE: Table = Table {
+    base: core::ptr::null_mut(),
+    buckets: 0,
+    used: 0,
+    mapped: 0,
+    private: false,
+    grown: 0,
+    younger: [EMPTY; YOUNGER],
+    younger_count: 0,
+};
+
+const FIRST_BUCKETS: u64 = 512;
+/// Buckets after the last home, for entries that pass it; and how far behind its reading place growing may put an entry.
+const SPARE: u64 = 32;
+
+/// A place in the table.
+#[derive(Clone, Copy)]
+pub struct Slot {
+    entry: *mut Entry,
+    home: u64,
+    bucket: u64,
+    grown: u32,
+}
 
 #[inline(always)]
 fn hash(addr3: u64) -> u64 {
@@ -37,35 +61,47 @@ fn hash(addr3: u64) -> u64 {
     (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
+/// Entry `i` of a bucket.
+#[inline(always)]
+unsafe fn entry(b: *mut Bucket, i: usize) -> *mut Entry {
+    // SAFETY: i is below BUCKET_ENTRIES wherever the result is used.
+    unsafe { (&raw mut (*b).entries).cast::<Entry>().wrapping_add(i) }
+}
+
+/// Which entries of a bucket are live ones of an address, and which are empty, as bits. Without branches: where in its line an entry
+/// stands is chance.
+#[inline(always)]
+unsafe fn look(b: *mut Bucket, addr3: u64) -> (u32, u32) {
+    let (mut same, mut empty) = (0, 0);
+    // SAFETY: the bucket is mapped.
+    unsafe {
+        for i in 0..BUCKET_ENTRIES {
+            let e = entry(b, i).read();
+            same |= ((e.addr3() == addr3) as u32 & !e.dead() as u32) << i;
+            empty |= ((e.addr3() == 0) as u32) << i;
+        }
+    }
+    (same, empty)
+}
+
 impl Table {
     #[inline(always)]
-    fn home_of(&self, hash: u64) -> u64 {
-        ((hash as u128 * self.slots as u128) >> 64) as u64
-    }
-
-    #[inline(always)]
     fn home(&self, addr3: u64) -> u64 {
-        self.home_of(hash(addr3))
+        ((hash(addr3) as u128 * self.buckets as u128) >> 64) as u64
     }
 
-    /// # Safety
-    /// `i` is below slots + SPARE.
-    #[inline(always)]
-    unsafe fn at(&self, i: u64) -> *mut Entry {
-        // SAFETY: the caller's promise.
-        unsafe { self.base.add(i as usize) }
-    }
-
-    /// Brings the entry's line nearer.
+    /// Brings the bucket of an address nearer.
     #[inline(always)]
     pub fn prefetch(&self, addr3: u64) {
         // SAFETY: a prefetch of any address is harmless.
-        unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(self.base.add(self.home(addr3) as usize).cast()) };
+        unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(self.base.wrapping_add(self.home(addr3) as usize).cast()) };
     }
 
     /// Starts empty. Memory comes with the first insertion.
     pub fn reset(&mut self) {
-        *self = Table { base: core::ptr::null_mut(), slots: 0, used: 0, mapped: 0, private: false };
+        (self.base, self.buckets, self.used, self.mapped, self.private) = (core::ptr::null_mut(), 0, 0, 0, false);
+        self.grown += 1;
+        self.younger_count = 0;
     }
 
     /// Lets go of the mapping (a forked child, of its parent's).
@@ -88,65 +124,91 @@ impl Table {
     /// Puts a block in; false when there is no memory for it.
     #[inline(always)]
     pub fn insert(&mut self, e: Entry) -> bool {
-        if self.used * 7 >= self.slots * 6 && !self.grow() {
+        // 80 % of five entries a bucket: four a bucket.
+        if self.used >= self.buckets * 4 && !self.grow() {
             return false;
         }
-        // SAFETY: at least a seventh of the slots is empty, and SPARE follow the last home.
-        unsafe { self.place(e) }
+        // SAFETY: the home is below buckets.
+        unsafe {
+            let home = self.home(e.addr3());
+            let b = self.base.add(home as usize);
+            let (same, empty) = look(b, e.addr3());
+            if same != 0 {
+                return self.wait_for_older(e);
+            }
+            let free = entry(b, empty.trailing_zeros() as usize);
+            if empty != 0 && (*b).passed == 0 {
+                free.write(e);
+                self.used += 1;
+                return true;
+            }
+            self.insert_far(e, home, if empty != 0 { free } else { core::ptr::null_mut() })
+        }
     }
 
-    /// # Safety
-    /// There is an empty slot behind the home.
-    #[inline(always)]
-    unsafe fn place(&mut self, e: Entry) -> bool {
-        let mut e = e;
-        let mut h = hash(e.addr3());
-        let mut i = self.home_of(h);
-        let end = self.slots + SPARE;
-        // SAFETY: i < end is checked.
+    #[cold]
+    fn wait_for_older(&mut self, e: Entry) -> bool {
+        if let Some(place) = self.younger.get_mut(self.younger_count) {
+            *place = e;
+            self.younger_count += 1;
+            return true;
+        }
+        false
+    }
+
+    /// The home is full, or others have passed it (one of the same address may be among them).
+    #[inline(never)]
+    unsafe fn insert_far(&mut self, e: Entry, home: u64, free: *mut Entry) -> bool {
+        // SAFETY: buckets + SPARE buckets are mapped.
         unsafe {
-            loop {
-                if i >= end {
-                    return false;
+            if self.find(e.addr3()).is_some() {
+                return self.wait_for_older(e);
+            }
+            if !free.is_null() {
+                free.write(e);
+                self.used += 1;
+                return true;
+            }
+            let end = self.buckets + SPARE;
+            let mut at = home + 1;
+            while at < end {
+                for i in 0..BUCKET_ENTRIES {
+                    let p = (&raw mut (*self.base.add(at as usize)).entries).cast::<Entry>().add(i);
+                    if p.read().addr3() == 0 {
+                        p.write(e);
+                        for passed in home..at {
+                            (*self.base.add(passed as usize)).passed += 1;
+                        }
+                        self.used += 1;
+                        return true;
+                    }
                 }
-                let slot = self.at(i);
-                let there = slot.read();
-                if there.addr3() == 0 {
-                    slot.write(e);
-                    self.used += 1;
-                    return true;
-                }
-                // Equal addresses stay in the order of their coming.
-                let their = hash(there.addr3());
-                if their > h {
-                    slot.write(e);
-                    e = there;
-                    h = their;
-                }
-                i += 1;
+                at += 1;
             }
         }
+        false
     }
 
-    /// The oldest live entry of an address: its slot.
+    /// The oldest live entry of an address.
     #[inline(always)]
-    pub fn find(&self, addr3: u64) -> Option<u64> {
-        if self.slots == 0 {
+    pub fn find(&self, addr3: u64) -> Option<Slot> {
+        if self.buckets == 0 {
             return None;
         }
-        let mut i = self.home(addr3);
-        let end = self.slots + SPARE;
-        // SAFETY: i < end is checked.
+        let home = self.home(addr3);
+        let mut at = home;
+        // SAFETY: buckets + SPARE buckets are mapped.
         unsafe {
-            while i < end {
-                let there = self.at(i).read();
-                if there.addr3() == addr3 && !there.dead() {
-                    return Some(i);
+            while at < self.buckets + SPARE {
+                let b = self.base.add(at as usize);
+                let (same, _) = look(b, addr3);
+                if same != 0 {
+                    return Some(Slot { entry: entry(b, same.trailing_zeros() as usize), home, bucket: at, grown: self.grown });
                 }
-                if there.addr3() == 0 {
+                if (*b).passed == 0 {
                     return None;
                 }
-                i += 1;
+                at += 1;
             }
         }
         None
@@ -154,105 +216,150 @@ impl Table {
 
     /// What stands in a slot that [`Table::find`] returned.
     #[inline(always)]
-    pub fn get(&self, slot: u64) -> Entry {
+    pub fn get(&self, slot: Slot) -> Entry {
         // SAFETY: find returns slots of the table.
-        unsafe { self.at(slot).read() }
+        unsafe { slot.entry.read() }
     }
 
     /// Marks the entry as freed; it stays until [`Table::erase`].
     #[inline(always)]
-    pub fn kill(&mut self, slot: u64) {
+    pub fn kill(&mut self, slot: Slot) {
         // SAFETY: find returns slots of the table.
-        unsafe {
-            let p = self.at(slot);
-            p.write(p.read().as_dead());
+        unsafe { slot.entry.write(slot.entry.read().as_dead()) };
+        if self.younger_count > 0 {
+            self.promote(slot);
+        }
+    }
+
+    /// The younger block of the address takes its place beside the dead one.
+    #[cold]
+    fn promote(&mut self, slot: Slot) {
+        let addr3 = self.get(slot).addr3();
+        let n = self.younger_count;
+        let Some(list) = self.younger.get_mut(..n) else { return };
+        if let Some(i) = list.iter().position(|e| e.addr3() == addr3) {
+            let Some(e) = list.get(i).copied() else { return };
+            list.copy_within(i + 1.., i);
+            self.younger_count -= 1;
+            self.insert(e);
         }
     }
 
     /// Takes the mark back.
-    pub fn revive(&mut self, e: Entry) {
-        if let Some(i) = self.position(e.as_dead()) {
-            // SAFETY: position returns slots of the table.
-            unsafe { self.at(i).write(e) };
+    pub fn revive(&mut self, slot: Slot, e: Entry) {
+        if let Some(slot) = self.still(slot, e) {
+            // SAFETY: a slot of the table.
+            unsafe { slot.entry.write(e) };
         }
     }
 
-    fn position(&self, e: Entry) -> Option<u64> {
-        let mut i = self.home(e.addr3());
-        // SAFETY: i < slots + SPARE is checked.
+    /// The slot of a dead entry, looked for again if the table has grown since.
+    #[inline(always)]
+    fn still(&self, slot: Slot, e: Entry) -> Option<Slot> {
+        if slot.grown == self.grown { Some(slot) } else { self.find_dead(e.as_dead()) }
+    }
+
+    #[cold]
+    fn find_dead(&self, e: Entry) -> Option<Slot> {
+        let home = self.home(e.addr3());
+        let mut at = home;
+        // SAFETY: buckets + SPARE buckets are mapped.
         unsafe {
-            while i < self.slots + SPARE {
-                let there = self.at(i).read();
-                if there == e {
-                    return Some(i);
+            while at < self.buckets + SPARE {
+                let b = self.base.add(at as usize);
+                for i in 0..BUCKET_ENTRIES {
+                    let p = (&raw mut (*b).entries).cast::<Entry>().add(i);
+                    if p.read() == e {
+                        return Some(Slot { entry: p, home, bucket: at, grown: self.grown });
+                    }
                 }
-                if there.addr3() == 0 {
+                if (*b).passed == 0 {
                     return None;
                 }
-                i += 1;
+                at += 1;
             }
         }
         None
     }
 
-    /// Takes a dead entry out: those behind it move up. The moving never leaves an entry nowhere, at worst twice.
+    /// Takes a dead entry out.
     #[inline(always)]
-    pub fn erase(&mut self, e: Entry) {
-        let Some(mut i) = self.position(e.as_dead()) else { return };
-        let end = self.slots + SPARE;
-        // SAFETY: i < end is checked.
+    pub fn erase(&mut self, slot: Slot, e: Entry) {
+        let Some(slot) = self.still(slot, e) else { return };
+        // SAFETY: a slot of the table; the buckets from its home on are there.
         unsafe {
-            while i + 1 < end {
-                let next = self.at(i + 1).read();
-                if next.addr3() == 0 || self.home(next.addr3()) == i + 1 {
-                    break;
-                }
-                self.at(i).write(next);
-                i += 1;
+            slot.entry.write(EMPTY);
+            for passed in slot.home..slot.bucket {
+                (*self.base.add(passed as usize)).passed -= 1;
             }
-            self.at(i).write(Entry { lo: 0, hi: 0 });
         }
         self.used -= 1;
     }
 
-    /// A quarter more slots, in place: the old table is moved to the end of the new memory, then its entries are put down one after
-    /// another from the start. They come in order of their hash, so each goes to its home or right behind the one before, and that is
-    /// never beyond the place it is read from: an entry read at old slot s is put at most at s + slots/4 + 2.
+    /// A quarter more buckets, in place: the old table is moved to the end of the new memory and its entries are put in anew from the
+    /// start. The home of an entry read from old bucket b is at most b + buckets/4 + 2, and it is read from b + buckets/4 + SPARE: so
+    /// what is put in lies before what is still to be read, but for an entry that would pass SPARE full buckets.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> bool {
-        let slots = if self.slots == 0 { FIRST_SLOTS } else { self.slots + self.slots / 4 };
-        let len = ((slots + SPARE + AHEAD) as usize * ENTRY + 4095) & !4095;
+        let buckets = if self.buckets == 0 { FIRST_BUCKETS } else { self.buckets + self.buckets / 4 };
+        let total = buckets + 2 * SPARE;
+        let len = (total as usize * size_of::<Bucket>() + 4095) & !4095;
         if !self.remap(len) {
             return false;
         }
-        let old_len = if self.slots == 0 { 0 } else { self.slots + SPARE };
-        self.slots = slots;
-        // SAFETY: all indices are below slots + SPARE + AHEAD, which is mapped; the header is there.
+        let old = if self.buckets == 0 { 0 } else { self.buckets + SPARE };
+        self.buckets = buckets;
+        self.grown += 1;
+        self.used = 0;
+        // SAFETY: all buckets below total are mapped; the header is there.
         unsafe {
-            (*spool::header()).table_slots.store(slots + SPARE + AHEAD, Relaxed);
-            let from = slots + SPARE + AHEAD - old_len;
-            core::ptr::copy(self.at(0), self.at(from), old_len as usize);
-            core::ptr::write_bytes(self.at(0), 0, from.min(old_len) as usize);
-            let mut next = 0;
-            for r in from..from + old_len {
-                let e = self.at(r).read();
-                if e.addr3() != 0 {
-                    self.at(r).write(Entry { lo: 0, hi: 0 });
-                    next = self.home(e.addr3()).max(next);
-                    self.at(next).write(e);
-                    next += 1;
+            (*spool::header()).table_buckets.store(total, Relaxed);
+            let from = total - old;
+            core::ptr::copy(self.base, self.base.add(from as usize), old as usize);
+            core::ptr::write_bytes(self.base, 0, from.min(old) as usize);
+            for r in from..from + old {
+                let b = self.base.add(r as usize).read();
+                core::ptr::write_bytes(self.base.add(r as usize), 0, 1);
+                for e in b.entries {
+                    // Dead ones too: they are erased at the next commit.
+                    if e.addr3() != 0 && !self.put_again(e) {
+                        return false;
+                    }
                 }
             }
+            (*spool::header()).table_used.store(self.used, Relaxed);
         }
         true
+    }
+
+    unsafe fn put_again(&mut self, e: Entry) -> bool {
+        // SAFETY: as for grow.
+        unsafe {
+            let home = self.home(e.addr3());
+            let mut at = home;
+            while at < self.buckets + SPARE {
+                let b = self.base.add(at as usize);
+                for i in 0..BUCKET_ENTRIES {
+                    let p = (&raw mut (*b).entries).cast::<Entry>().add(i);
+                    if p.read().addr3() == 0 {
+                        p.write(e);
+                        self.used += 1;
+                        return true;
+                    }
+                }
+                (*b).passed += 1;
+                at += 1;
+            }
+            false
+        }
     }
 
     fn remap(&mut self, len: usize) -> bool {
         // SAFETY: only the drain uses the mapping; the spool's fd is checked before each use.
         unsafe {
             if SPOOL.shared && !self.private {
-                let grown = sys!(libc::SYS_ftruncate, SPOOL.fd, TABLE_OFF + len) == 0 && spool::back(TABLE_OFF + self.mapped, len - self.mapped);
+                let grown = spool::is_open() && sys!(libc::SYS_ftruncate, SPOOL.fd, TABLE_OFF + len) == 0 && spool::back(TABLE_OFF + self.mapped, len - self.mapped);
                 let at = match (grown, self.mapped) {
                     (false, _) => -1,
                     (true, 0) => {
@@ -261,7 +368,7 @@ impl Table {
                     (true, old) => sys!(libc::SYS_mremap, self.base, old, len, libc::MREMAP_MAYMOVE),
                 };
                 if at > 0 {
-                    self.base = at as *mut Entry;
+                    self.base = at as *mut Bucket;
                     self.mapped = len;
                     return true;
                 }
@@ -289,7 +396,7 @@ impl Table {
             if at <= 0 {
                 return false;
             }
-            self.base = at as *mut Entry;
+            self.base = at as *mut Bucket;
             self.mapped = len;
             self.private = true;
             true

@@ -199,16 +199,18 @@ pub fn block_filled() {
     }
 }
 
-/// Memory for rings is used up: drain by oneself, or let the one who drains go on. Signals are blocked.
-pub fn help_or_wait() {
-    if drain::try_lock(sys::gettid()) {
-        drain::drain(false);
-        drain::unlock();
-    } else {
+/// Memory for rings is used up: drains by oneself where nobody does. False: somebody does. Signals are blocked.
+pub fn help() -> bool {
+    if alive() && SLEEPING.load(Acquire) == 1 {
         DOORBELL.fetch_add(1, Release);
         sys::futex_wake(&DOORBELL);
-        sys::yield_now();
     }
+    if !drain::try_lock(sys::gettid()) {
+        return false;
+    }
+    drain::drain(false);
+    drain::unlock();
+    true
 }
 
 /// Takes the drain's lock, waiting at most a second for the one who has it. Signals are blocked.

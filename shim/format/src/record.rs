@@ -136,23 +136,37 @@ pub const fn low_of(w: u64) -> u64 {
     w & super::spool::ADDR_MASK
 }
 
-/// Words of the record that starts with `w`, the start word included.
+/// Words of a record by its op, without what FREE and ALLOC may add.
+const WORDS: [u8; 128] = {
+    let mut t = [1u8; 128];
+    let mut o = op::ALLOC as usize;
+    while o < op::FREE as usize {
+        t[o] = 2;
+        o += 1;
+    }
+    t[op::MMAP as usize] = 6;
+    t[op::MUNMAP as usize] = 4;
+    t[op::MREMAP as usize] = 8;
+    t[op::MPROTECT as usize] = 5;
+    t[op::MADVISE as usize] = 5;
+    t[op::BRK as usize] = 4;
+    t[op::SHMAT as usize] = 4;
+    t[op::SHMDT as usize] = 3;
+    t[op::THREAD_START as usize] = 2;
+    t[op::THREAD_END as usize] = 5;
+    t[op::CHILD as usize] = 2;
+    t
+};
+
+/// Words of the record that starts with `w`, the start word included. Without branches: allocations and frees come in no order that a
+/// processor could predict.
 #[inline(always)]
 pub const fn words(w: u64) -> usize {
-    match op_of(w) {
-        op::FREE | op::REALLOC_FREE => 1 + (arg_of(w) == 0) as usize,
-        o if o < op::FREE => 2 + (arg_of(w) & WIDE != 0) as usize,
-        op::MMAP => 6,
-        op::MUNMAP => 4,
-        op::MREMAP => 8,
-        op::MPROTECT | op::MADVISE => 5,
-        op::BRK | op::SHMAT => 4,
-        op::SHMDT => 3,
-        op::THREAD_START => 2,
-        op::THREAD_END => 5,
-        op::CHILD => 2,
-        _ => 1,
-    }
+    let o = op_of(w);
+    let arg = arg_of(w);
+    let long_free = (o & 0x7e == op::FREE) & (arg == 0);
+    let wide = (o < op::FREE) & (arg & WIDE != 0);
+    WORDS[o as usize & 127] as usize + (long_free | wide) as usize
 }
 
 /// The longest record, in words.

@@ -9,7 +9,7 @@
 //! | [`SIDE_OFF`] | text of [`Header::side_len`] bytes: whole lines |
 //! | [`BLOCKS_OFF`] | [`Block`] × [`BLOCKS_MAX`]: the rings' memory, 4 KiB each, chained by `next` |
 //! | [`LANES_OFF`] | [`Lane`] × [`LANES_MAX`] |
-//! | [`TABLE_OFF`] | the live table: [`Entry`] × `Header::table_slots` |
+//! | [`TABLE_OFF`] | the live table: [`Bucket`] × `Header::table_buckets` |
 //!
 //! A thread's ring is the chain of blocks that its lane points at. The producer fills the last block, the drain reads from
 //! `Commit::{block,pos}`. Words are written last-to-first, so a record whose first word is there is there whole.
@@ -36,8 +36,8 @@ pub const SIDE_OFF: usize = 0x14_0000;
 pub const SIDE_CAP: usize = 128 << 10;
 /// Offset of the ring blocks.
 pub const BLOCKS_OFF: usize = 2 << 20;
-/// Ring blocks at most (8 MiB).
-pub const BLOCKS_MAX: usize = 2048;
+/// Ring blocks at most (4 MiB): what the rings of all threads together may hold before threads wait for the drain.
+pub const BLOCKS_MAX: usize = 1024;
 /// Offset of the lanes.
 pub const LANES_OFF: usize = 10 << 20;
 /// Lanes (threads alive at once) at most.
@@ -88,8 +88,8 @@ pub struct Header {
     pub lanes: AtomicU32,
     /// Ring blocks that have memory.
     pub blocks: AtomicU32,
-    /// Slots of the live table.
-    pub table_slots: AtomicU64,
+    /// Buckets of the live table.
+    pub table_buckets: AtomicU64,
     /// Entries in it.
     pub table_used: AtomicU64,
     /// Bytes of side text. It may repeat lines that the trace holds already (same ticket, same thread).
@@ -242,7 +242,7 @@ pub struct Lane {
 const _: () = assert!(size_of::<Lane>() <= LANE);
 const _: () = assert!(size_of::<Header>() <= 4096);
 
-/// A live block in the table: 12 bytes, so that the table stays below 20 bytes a live block at 60 % load.
+/// A live block in the table: 12 bytes, five to a cache line, so that the table stays at 20 bytes a live block from 64 % load on.
 ///
 /// `lo`: address >> 3 in bits 0..44, low 20 bits of `seq` above. `hi`: lane in bits 0..13, dead in bit 13, high 18 bits of `seq` above.
 /// An empty slot is all zero.
@@ -255,6 +255,19 @@ pub struct Entry {
     pub hi: u32,
 }
 const _: () = assert!(size_of::<Entry>() == 12);
+
+/// Entries of a bucket.
+pub const BUCKET_ENTRIES: usize = 5;
+
+/// A cache line of the live table.
+#[repr(C, align(64))]
+pub struct Bucket {
+    /// In no order.
+    pub entries: [Entry; BUCKET_ENTRIES],
+    /// Entries that stand in later buckets though their home is this one or one before it.
+    pub passed: u32,
+}
+const _: () = assert!(size_of::<Bucket>() == 64);
 
 /// Bits of `address >> 3`.
 pub const ADDR_BITS: u32 = 44;
