@@ -3,7 +3,8 @@
 //!
 //! Order between threads. A free is pushed before the block can be anybody else's, an allocation after it is ours; so when a record is
 //! visible, so is everything that had to happen before it, in whichever ring. A free whose block is not in the table therefore waits
-//! (its lane is *parked*) until the other rings have been read to their ends; only then is it of an unknown block. Where two threads
+//! (its lane is *parked*) until the other rings have been read to their ends; only then is it of an unknown block. So does an allocation
+//! whose address is still taken: the free is in another ring. Where two threads
 //! exchange one address quickly the order cannot be known and two blocks may swap identity, never number: a free written as
 //! unknown leaves a *debt* at its address, and the next allocation read there settles it.
 
@@ -78,10 +79,23 @@ pub fn reset() {
     }
 }
 
-/// Reads all rings to their ends. `last`: the process ends, nothing is waited for. The lock is held.
-pub fn drain(last: bool) {
+/// Passes over all lanes of one [`drain`]; threads that fill rings without end must not keep the drain from everything else.
+const PASSES: u32 = 128;
+/// How long the last drain goes on while other threads still fill their rings, ns.
+const LAST_NS: u64 = 500_000_000;
+
+/// Reads the rings: to their ends, or a bounded piece of them (then true). `last`: the process ends, no hole is waited for and more time is
+/// taken. The lock is held.
+pub fn drain(last: bool) -> bool {
     let now = sys::now();
+    let mut passes = 0;
+    let mut more = false;
     loop {
+        passes += 1;
+        if passes > PASSES && (!last || sys::now() > now + LAST_NS) {
+            more = true;
+            break;
+        }
         let lanes = LANES.load(Acquire);
         let mut progress = false;
         let mut parked = None;
@@ -101,6 +115,7 @@ pub fn drain(last: bool) {
         }
     }
     spool::wake_waiters(true);
+    more
 }
 
 /// Reads up to a block of lane `i`. Returns where it stopped and whether anything was read.
@@ -165,11 +180,11 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> (Stop, bool) {
 }
 
 /// Records that the columns of a lane have room for, whatever they are. The longest: a realloc of a raw kind with a foreign old block
-/// takes four numbers of `k` or `x` and two of `z`; stamps leave room by themselves.
+/// takes up to six numbers of `k` or `x` and two of `z`; stamps leave room by themselves.
 #[inline(always)]
 fn room(c: &Commit) -> usize {
-    let k = (K_CAP - c.k_len as usize) / (4 * v93::MAX_LEN);
-    let x = (X_CAP - c.x_len as usize) / (4 * v93::MAX_LEN);
+    let k = (K_CAP - c.k_len as usize) / (6 * v93::MAX_LEN);
+    let x = (X_CAP - c.x_len as usize) / (6 * v93::MAX_LEN);
     let z = (Z_CAP - c.z_len as usize) / (2 * v93::MAX_LEN);
     k.min(x).min(z)
 }
@@ -336,8 +351,7 @@ unsafe fn take(i: u32, lane: *mut Lane, c: &mut Commit, words: *const u64, force
             return take_free(i, lane, c, w, words, force);
         }
         if o < op::FREE {
-            take_alloc(i, lane, c, w, words);
-            return true;
+            return take_alloc(i, lane, c, w, words, force);
         }
         take_other(i, lane, c, w, words, force)
     }
@@ -356,9 +370,16 @@ unsafe fn put_x(lane: *mut Lane, c: &mut Commit, v: u64) {
 }
 
 #[inline(always)]
-unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *const u64) {
+unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *const u64, force: bool) -> bool {
     // SAFETY: the record is whole.
     unsafe {
+        let addr3 = record::low_of(w);
+        if let Some(slot) = TABLE.find(addr3) {
+            if !force && LANES.load(Relaxed) > 1 {
+                return false; // the free of the block before is in another ring
+            }
+            end_unseen(i, lane, c, slot);
+        }
         let arg = record::arg_of(w);
         let mut flags = (arg & 7) as u8;
         let (size, usable) = if arg & record::WIDE != 0 {
@@ -375,7 +396,7 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
         let (n, raw) = KINDS.number(func, size, usable.wrapping_sub(size), flags);
         if n == 0 {
             (*lane).lost.fetch_add(1, Relaxed);
-            return;
+            return true;
         }
         put_k(lane, c, n as u64 * 3);
         if raw {
@@ -383,7 +404,6 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
             c.z_len += v93::put(z.add(c.z_len as usize), size) as u32;
             c.z_len += v93::put(z.add(c.z_len as usize), usable.wrapping_sub(size)) as u32;
         }
-        let addr3 = record::low_of(w);
         if !TABLE.insert(Entry::new(addr3, i, c.seq)) {
             (*lane).lost.fetch_add(1, Relaxed);
         }
@@ -400,6 +420,34 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
         }
         if DEBT_COUNT > 0 {
             settle(lane, c, addr3);
+        }
+    }
+    true
+}
+
+/// A block's end went past us (a library bound to the C library directly, a lost record): it is seen when its address is given out
+/// again. Its free is written here; the usable size is not known, so live bytes by usable size keep it.
+#[cold]
+#[inline(never)]
+unsafe fn end_unseen(i: u32, lane: *mut Lane, c: &mut Commit, slot: Slot) {
+    // SAFETY: the lock is held.
+    unsafe {
+        let e = TABLE.get(slot);
+        kill(slot, e);
+        put_block_free(i, lane, c, e);
+        c.events += 1;
+        c.frees += 1;
+    }
+}
+
+#[inline(always)]
+unsafe fn put_block_free(i: u32, lane: *mut Lane, c: &mut Commit, e: Entry) {
+    // SAFETY: the lock is held.
+    unsafe {
+        if e.lane() == i {
+            put_own_free(lane, c, e.seq());
+        } else {
+            put_foreign_free(lane, c, e.lane(), e.seq());
         }
     }
 }
@@ -511,11 +559,7 @@ unsafe fn take_free(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *con
         let Some(slot) = TABLE.find(addr3) else { return take_unknown_free(lane, c, addr3, freed_usable(w, words), force) };
         let e = TABLE.get(slot);
         kill(slot, e);
-        if e.lane() == i {
-            put_own_free(lane, c, e.seq());
-        } else {
-            put_foreign_free(lane, c, e.lane(), e.seq());
-        }
+        put_block_free(i, lane, c, e);
         if LANES.load(Relaxed) > 1 {
             RECENT[addr3 as usize >> 1 & 4095] = addr3;
         }

@@ -175,7 +175,12 @@ pub fn open() -> Opened {
                 }
             }
             let fd = if fd == -libc::EACCES || fd == -libc::EINVAL {
-                sys::openat(libc::AT_FDCWD, out.as_ptr(), libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_NOCTTY | libc::O_NONBLOCK, 0)
+                let fd = sys::openat(libc::AT_FDCWD, out.as_ptr(), libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_NOCTTY | libc::O_NONBLOCK, 0);
+                if fd == -libc::EACCES && (open_own_again(out, me_ns) || create_member(out).is_ok()) {
+                    // Another user's file (rights were given up before an exec): a member of that run, as far as one can see.
+                    return Opened::Ready { header_due: true };
+                }
+                fd
             } else {
                 fd
             };

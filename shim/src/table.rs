@@ -4,9 +4,6 @@
 //! full stands in the next bucket with room, and each bucket it passed counts it, so that a search knows when to stop; nothing is ever
 //! moved by an insertion or a removal, and almost every one touches one cache line. Growing is by a quarter, in place. At a load of 64 to
 //! 80 % that is 16 to 20 bytes a live block. It lies in the spool where there is room, else in private memory.
-//!
-//! Two blocks of one address can be there at once: an allocation read before the free (of another thread) that preceded it. The younger
-//! waits in a short list until the older is gone.
 
 use crate::spool::{self, SPOOL};
 use crate::sys::{self, sys};
@@ -23,13 +20,9 @@ pub struct Table {
     private: bool,
     /// How often it has grown: slots found before are void.
     grown: u32,
-    /// Blocks whose address is taken by one whose free has not been read yet, oldest first.
-    younger: [Entry; YOUNGER],
-    younger_count: usize,
 }
 
 const EMPTY: Entry = Entry { lo: 0, hi: 0 };
-const YOUNGER: usize = 64;
 
 pub static mut TABLE: Table = Table {
     base: core::ptr::null_mut(),
@@ -38,8 +31,6 @@ pub static mut TABLE: Table = Table {
     mapped: 0,
     private: false,
     grown: 0,
-    younger: [EMPTY; YOUNGER],
-    younger_count: 0,
 };
 
 const FIRST_BUCKETS: u64 = 512;
@@ -101,7 +92,6 @@ impl Table {
     pub fn reset(&mut self) {
         (self.base, self.buckets, self.used, self.mapped, self.private) = (core::ptr::null_mut(), 0, 0, 0, false);
         self.grown += 1;
-        self.younger_count = 0;
     }
 
     /// Lets go of the mapping (a forked child, of its parent's).
@@ -121,7 +111,7 @@ impl Table {
         (self.mapped as u64, self.used)
     }
 
-    /// Puts a block in; false when there is no memory for it.
+    /// Puts a block in; its address must not be there. False when there is no memory for it.
     #[inline(always)]
     pub fn insert(&mut self, e: Entry) -> bool {
         // 80 % of five entries a bucket: four a bucket.
@@ -132,43 +122,22 @@ impl Table {
         unsafe {
             let home = self.home(e.addr3());
             let b = self.base.add(home as usize);
-            let (same, empty) = look(b, e.addr3());
-            if same != 0 {
-                return self.wait_for_older(e);
-            }
+            let (_, empty) = look(b, e.addr3());
             let free = entry(b, empty.trailing_zeros() as usize);
-            if empty != 0 && (*b).passed == 0 {
+            if empty != 0 {
                 free.write(e);
                 self.used += 1;
                 return true;
             }
-            self.insert_far(e, home, if empty != 0 { free } else { core::ptr::null_mut() })
+            self.insert_far(e, home)
         }
     }
 
-    #[cold]
-    fn wait_for_older(&mut self, e: Entry) -> bool {
-        if let Some(place) = self.younger.get_mut(self.younger_count) {
-            *place = e;
-            self.younger_count += 1;
-            return true;
-        }
-        false
-    }
-
-    /// The home is full, or others have passed it (one of the same address may be among them).
+    /// The home is full.
     #[inline(never)]
-    unsafe fn insert_far(&mut self, e: Entry, home: u64, free: *mut Entry) -> bool {
+    unsafe fn insert_far(&mut self, e: Entry, home: u64) -> bool {
         // SAFETY: buckets + SPARE buckets are mapped.
         unsafe {
-            if self.find(e.addr3()).is_some() {
-                return self.wait_for_older(e);
-            }
-            if !free.is_null() {
-                free.write(e);
-                self.used += 1;
-                return true;
-            }
             let end = self.buckets + SPARE;
             let mut at = home + 1;
             while at < end {
@@ -189,7 +158,7 @@ impl Table {
         false
     }
 
-    /// The oldest live entry of an address.
+    /// The live entry of an address.
     #[inline(always)]
     pub fn find(&self, addr3: u64) -> Option<Slot> {
         if self.buckets == 0 {
@@ -226,23 +195,6 @@ impl Table {
     pub fn kill(&mut self, slot: Slot) {
         // SAFETY: find returns slots of the table.
         unsafe { slot.entry.write(slot.entry.read().as_dead()) };
-        if self.younger_count > 0 {
-            self.promote(slot);
-        }
-    }
-
-    /// The younger block of the address takes its place beside the dead one.
-    #[cold]
-    fn promote(&mut self, slot: Slot) {
-        let addr3 = self.get(slot).addr3();
-        let n = self.younger_count;
-        let Some(list) = self.younger.get_mut(..n) else { return };
-        if let Some(i) = list.iter().position(|e| e.addr3() == addr3) {
-            let Some(e) = list.get(i).copied() else { return };
-            list.copy_within(i + 1.., i);
-            self.younger_count -= 1;
-            self.insert(e);
-        }
     }
 
     /// Takes the mark back.

@@ -143,15 +143,16 @@ extern "C" fn run() -> ! {
     let interval = unsafe { CONFIG.interval_ns };
     // Without a spool that outlives us, what is pending must reach the file soon.
     let pause = if unsafe { SPOOL.shared } { interval } else { interval.min(10_000_000) };
+    let mut more = false;
     while STOP.load(Acquire) == 0 {
         let bell = DOORBELL.load(Acquire);
         SLEEPING.store(1, Release);
-        if FILLED.load(Acquire) < WAKE_AT && STOP.load(Acquire) == 0 {
+        if !more && FILLED.load(Acquire) < WAKE_AT && STOP.load(Acquire) == 0 {
             sys::futex_wait(&DOORBELL, bell, pause.min(time_left(interval)));
         }
         SLEEPING.store(0, Release);
         if drain::try_lock(me) {
-            work();
+            more = work();
             drain::unlock();
         } else {
             sys::yield_now();
@@ -167,10 +168,10 @@ fn time_left(interval: u64) -> u64 {
     (LAST_TICK.load(Relaxed) + interval).saturating_sub(sys::now()).max(100_000)
 }
 
-/// Drains, and does what is due by time. The lock is held.
-fn work() {
+/// Drains, and does what is due by time. True: there is more to drain. The lock is held.
+fn work() -> bool {
     FILLED.store(0, Release);
-    drain::drain(false);
+    let more = drain::drain(false);
     let now = sys::now();
     // SAFETY: settings are read-only.
     let (interval, shared) = unsafe { (CONFIG.interval_ns, SPOOL.shared) };
@@ -183,6 +184,7 @@ fn work() {
         LAST_FLUSH.store(now, Relaxed);
         lines::flush_group();
     }
+    more
 }
 
 /// A thread has begun a new block. Signals are blocked.
