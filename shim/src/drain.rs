@@ -65,15 +65,17 @@ static mut OFFSETS: [u16; CHUNK] = [0; CHUNK];
 static mut KILLED: [Option<(Slot, Entry)>; CHUNK] = [None; CHUNK];
 static mut KILLED_COUNT: usize = 0;
 
-/// Starts anew (first image or forked child).
-pub fn reset() {
+/// Starts anew: the first image, or a forked child (`child`), where memory holds what was the parent's.
+pub fn reset(child: bool) {
     LOCK.store(0, Relaxed);
     // SAFETY: one thread.
     unsafe {
         DEBT_COUNT = 0;
         KILLED_COUNT = 0;
-        SEEN_EMPTY = [0; LANES_MAX];
-        STUCK_SINCE = [0; LANES_MAX];
+        if child {
+            SEEN_EMPTY = [0; LANES_MAX];
+            STUCK_SINCE = [0; LANES_MAX];
+        }
         TABLE.reset();
         KINDS.reset();
     }

@@ -270,7 +270,7 @@ unsafe fn take_old_spool_away() {
 unsafe fn start_recording() {
     // SAFETY: one thread.
     unsafe {
-        drain::reset();
+        drain::reset(INHERITED.is_some());
         let path = &mut *(&raw mut SPOOL.path);
         *path = [0; 4200];
         let mut t = Text::over(path);

@@ -2,7 +2,7 @@
 //! The rows lie in the spool; a hash index in private memory finds them. It belongs to the drain.
 
 use crate::spool::{self, kind};
-use crate::sys;
+use crate::sys::{self, sys};
 use core::sync::atomic::Ordering::Relaxed;
 use memshim_format::record;
 use memshim_format::spool::{FNS_MAX, KINDS_MAX, KINDS_OFF, Kind};
@@ -47,8 +47,9 @@ impl Kinds {
             // SAFETY: the mapping holds both; an index is a multiple of 16 bytes.
             self.cache = if p.is_null() { p.cast() } else { unsafe { p.add(INDEX * 4).cast() } };
         } else {
+            // Back to zero pages, which cost nothing until they are touched.
             // SAFETY: the mapping is PRIVATE bytes.
-            unsafe { core::ptr::write_bytes(self.index.cast::<u8>(), 0, PRIVATE) };
+            unsafe { sys!(libc::SYS_madvise, self.index, PRIVATE, libc::MADV_DONTNEED) };
         }
     }
 

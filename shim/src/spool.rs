@@ -147,6 +147,8 @@ unsafe fn open_shared(path: sys::Path) {
         SPOOL.id = sys::identity(fd);
         SPOOL.shared = true;
         SPOOL.bytes = 4096;
+        // Pages are touched here and there: reading ahead would fill memory with what is never used.
+        sys!(libc::SYS_madvise, base, TABLE_OFF, libc::MADV_RANDOM);
         // The mapping shows in no core dump.
         sys!(libc::SYS_madvise, base, TABLE_OFF, libc::MADV_DONTDUMP);
     }

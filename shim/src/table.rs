@@ -320,6 +320,7 @@ impl Table {
                     (true, old) => sys!(libc::SYS_mremap, self.base, old, len, libc::MREMAP_MAYMOVE),
                 };
                 if at > 0 {
+                    sys!(libc::SYS_madvise, at, len, libc::MADV_RANDOM);
                     self.base = at as *mut Bucket;
                     self.mapped = len;
                     return true;
