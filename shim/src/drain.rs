@@ -84,7 +84,7 @@ pub fn reset(child: bool) {
 /// Passes over all lanes of one [`drain`]; threads that fill rings without end must not keep the drain from everything else.
 const PASSES: u32 = 128;
 /// How long the last drain goes on while other threads still fill their rings, ns.
-const LAST_NS: u64 = 500_000_000;
+const LAST_NS: u64 = 20_000_000;
 
 /// Reads the rings: to their ends, or a bounded piece of them (then true). `last`: the process ends, no hole is waited for and more time is
 /// taken. The lock is held.
@@ -614,6 +614,9 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
                     Some(slot) => {
                         let e = TABLE.get(slot);
                         kill(slot, e);
+                        if MODE.load(Relaxed) == FAST {
+                            unmark(low, usable);
+                        }
                         Pending { what: if e.lane() == i { 1 } else { 2 }, lane: e.lane(), seq: e.seq(), usable }
                     }
                     None if !force && LANES.load(Relaxed) > 1 => return false,
@@ -632,6 +635,9 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
                     forget_killed(e);
                     if TABLE.find(low).is_none() {
                         TABLE.insert(e);
+                    }
+                    if MODE.load(Relaxed) == FAST && (p.usable as usize) < CONFIG.big {
+                        mark_of(low << 3).fetch_add(1, Relaxed);
                     }
                 }
             }

@@ -8,7 +8,7 @@ use crate::sys::{self, sys};
 use crate::text::Text;
 use crate::{drain, lines, proc, real, snapshot, tls, writer};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 
 /// 0 nothing yet, 1 being set up, 2 recording, 3 not recording (switched off, excluded, or no trace to be had).
 static PHASE: AtomicU32 = AtomicU32::new(0);
@@ -330,8 +330,12 @@ unsafe extern "C" fn exits(code: c_int, _: *mut c_void) {
 }
 
 unsafe extern "C" fn quick_exits(_: *mut c_void) {
-    finish("quick_exit", None);
+    let code = QUICK_CODE.load(Relaxed);
+    finish("quick_exit", if code == i32::MIN { None } else { Some(code) });
 }
+
+/// What the program gave `quick_exit`, whose handlers are not told.
+pub static QUICK_CODE: AtomicI32 = AtomicI32::new(i32::MIN);
 
 /// Whether this is the recording process itself: not a vfork child in its memory, not a child that has not begun.
 fn is_us() -> bool {
@@ -400,7 +404,7 @@ pub extern "C" fn before_exec() {
     sys::keep_errno(|| {
         let signals = sys::block_signals();
         if writer::lock_within_a_second() {
-            drain::drain(true);
+            drain::drain(false);
             let now = sys::now();
             lines::calls(now, true);
             snapshot::snap("exec");

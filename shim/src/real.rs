@@ -6,10 +6,6 @@ use crate::hooks::table::for_each_hook;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute_copy;
 
-unsafe extern "C" {
-    fn __libc_malloc(size: usize) -> *mut c_void;
-}
-
 macro_rules! declare_real {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, $class:ident;)*) => {
         /// A pointer for every hooked function, `None` where the process has no such function besides ours.
@@ -55,7 +51,9 @@ pub fn resolve() {
     // SAFETY: only one thread exists while this runs; the statics are read-only afterwards.
     unsafe {
         let malloc = elf::find_next(b"malloc");
-        GLIBC = malloc.is_some_and(|f| f.at == __libc_malloc as *const c_void);
+        // By the object, not by `__libc_malloc`: tcmalloc has a function of that name too.
+        let libc = elf::find_from(elf::program(), b"gnu_get_libc_version");
+        GLIBC = malloc.zip(libc).is_some_and(|(m, l)| m.object == l.object);
         ALLOCATOR = if GLIBC { Allocator::Glibc } else { Allocator::Other };
         if let Some(f) = malloc {
             ALLOCATOR_FILE = elf::name(f.object);

@@ -190,6 +190,16 @@ unsafe fn status() -> Option<Status> {
     })
 }
 
+/// Threads of the program, where `/proc` tells.
+pub fn program_threads() -> Option<u64> {
+    // SAFETY: the lock is held. The first thread counts until it has been waited for, also when it has ended: then it is a zombie.
+    unsafe {
+        let s = STATUS.read();
+        let ended = s.windows(9).any(|w| w == b"State:\tZ ");
+        Some(proc::field(s, b"Threads")?.saturating_sub(1 + ended as u64))
+    }
+}
+
 /// One sample; at a new peak (1 % or 1 MiB above the last) a snapshot too, as long as snapshots take less than 1 % of the time.
 pub fn sample(now: u64) {
     // SAFETY: the lock is held; the stack may be a signal handler's, so text is made in memory of our own.

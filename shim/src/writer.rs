@@ -23,6 +23,9 @@ static SLEEPING: AtomicU32 = AtomicU32::new(0);
 static FILLED: AtomicU32 = AtomicU32::new(0);
 static LAST_TICK: AtomicU64 = AtomicU64::new(0);
 static LAST_FLUSH: AtomicU64 = AtomicU64::new(0);
+static LAST_LOOK: AtomicU64 = AtomicU64::new(0);
+/// How often it looks whether the program's threads are all gone.
+const LOOK_NS: u64 = 100_000_000;
 static mut MEMORY: *mut u8 = core::ptr::null_mut();
 
 const STACK: usize = 64 << 10;
@@ -148,7 +151,7 @@ extern "C" fn run() -> ! {
         let bell = DOORBELL.load(Acquire);
         SLEEPING.store(1, Release);
         if !more && FILLED.load(Acquire) < WAKE_AT && STOP.load(Acquire) == 0 {
-            sys::futex_wait(&DOORBELL, bell, pause.min(time_left(interval)));
+            sys::futex_wait(&DOORBELL, bell, pause.min(time_left(interval)).min(LOOK_NS));
         }
         SLEEPING.store(0, Release);
         if drain::try_lock(me) {
@@ -157,6 +160,9 @@ extern "C" fn run() -> ! {
         } else {
             sys::yield_now();
         }
+    }
+    if STOP.load(Acquire) == 2 {
+        crate::init::finish("_exit", None);
     }
     loop {
         // SAFETY: ends this thread only.
@@ -175,6 +181,14 @@ fn work() -> bool {
     let now = sys::now();
     // SAFETY: settings are read-only.
     let (interval, shared) = unsafe { (CONFIG.interval_ns, SPOOL.shared) };
+    if alive() && now >= LAST_LOOK.load(Relaxed) + LOOK_NS {
+        LAST_LOOK.store(now, Relaxed);
+        if snapshot::program_threads() == Some(0) {
+            // Every thread of the program has left by the bare system call: ours must not keep the process.
+            STOP.store(2, Release);
+            return false;
+        }
+    }
     if now >= LAST_TICK.load(Relaxed) + interval {
         LAST_TICK.store(now, Relaxed);
         lines::calls(now, false);

@@ -1,3 +1,92 @@
-//! From model to answer: pure analyses, one question a file, and the report that holds their answers.
+//! From model to answer: one question a file, and the report that holds the answers. [`analyze`] is the way in.
 
+pub mod clock;
+pub mod ending;
+pub mod heap;
+pub mod job;
+pub mod maps;
+pub mod missing;
 pub mod report;
+pub mod rss;
+pub mod run;
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::model::image::Interest;
+use crate::model::load::{Homeless, Loaded, Progress, load};
+use crate::trace::family::{self, Member};
+use report::{Missing, Report, SAMPLES_SHOWN, SCHEMA, SNAPSHOTS_SHOWN};
+
+/// What is asked beyond the usual.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Requested sizes whose live bytes are followed on their own (`--sizes`).
+    pub sizes: Vec<u64>,
+    /// Files read at a time; 0: as many as there are processors.
+    pub parallel: usize,
+}
+
+/// Why there is no report at all.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Family(#[from] family::Error),
+    #[error("{path}: {why}")]
+    NoTrace { path: String, why: String },
+}
+
+/// Reads all traces that the arguments name and answers. What can't be read of them is in the report; an error only where nothing can.
+pub fn analyze(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Result<Report, Error> {
+    let mut members = family::discover(inputs)?;
+    let homeless = Homeless::take_from(&mut members);
+    let loaded = load_all(&members, &homeless, options, progress);
+    if loaded.iter().all(|l| l.images.is_empty()) {
+        let first = loaded.first();
+        let why = first.and_then(|l| l.damage.error.clone()).unwrap_or_else(|| "not a memshim trace: no header line in it".into());
+        let path = first.map_or_else(|| inputs.first().map(|p| p.display().to_string()), |l| Some(l.path.display().to_string())).unwrap_or_default();
+        return Err(Error::NoTrace { path, why });
+    }
+    let mut report = Report { schema: SCHEMA, ..Report::default() };
+    for spool in homeless.left() {
+        let why = "no trace here holds lines of its process".to_string();
+        report.problems.push(Missing { what: format!("spool {}", spool.display()), count: 1, why });
+    }
+    for file in loaded {
+        report.job.trace_bytes += crate::model::units::Bytes(file.bytes);
+        if file.images.is_empty() {
+            let why = file.damage.error.clone().unwrap_or_else(|| "no header line in it".into());
+            report.problems.push(Missing { what: format!("trace {}", file.path.display()), count: 1, why });
+        }
+        report.runs.extend(run::runs_of(file, options));
+    }
+    job::complete(&mut report);
+    Ok(report)
+}
+
+/// Reads the files side by side; the largest first, so that none is left for the end alone.
+fn load_all(members: &[Member], homeless: &Homeless, options: &Options, progress: &Progress) -> Vec<Loaded> {
+    let interest = Interest { sizes: options.sizes.clone(), samples: SAMPLES_SHOWN, snapshots: SNAPSHOTS_SHOWN };
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(std::fs::metadata(&members[i].path).map_or(0, |m| m.len())));
+    let workers = match options.parallel {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..workers.min(members.len()) {
+            scope.spawn(|| {
+                while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let loaded = load(&members[i], homeless, &interest, progress);
+                    done.lock().unwrap_or_else(|e| e.into_inner()).push((i, loaded));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(|e| e.into_inner());
+    done.sort_by_key(|(i, _)| *i);
+    done.into_iter().map(|(_, loaded)| loaded).collect()
+}

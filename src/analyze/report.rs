@@ -145,6 +145,8 @@ pub struct Heap {
     /// Live at the end (or at the last event).
     pub live_bytes: Bytes,
     pub live_allocs: u64,
+    /// By requested size less is live by at most this; `null`: not known.
+    pub live_bound_bytes: Option<Bytes>,
     pub peak_bytes: Bytes,
     /// The true peak differs from `peak_bytes` by at most this; `null`: no bound is known.
     pub peak_bound_bytes: Option<Bytes>,
@@ -206,6 +208,8 @@ pub struct Selected {
     pub peak_bound_allocs: u64,
     pub live_bytes: Bytes,
     pub live_allocs: u64,
+    /// Rows as in `heap.sizes`, by function that allocated.
+    pub by_function: BTreeMap<String, Vec<[u64; 3]>>,
 }
 
 /// Mappings made by the program's own calls, by class.
@@ -219,6 +223,8 @@ pub struct Maps {
     /// All classes together.
     pub peak_bytes: Bytes,
     pub peak_at_s: Option<f64>,
+    /// Committed bytes whose pages the program gave back (MADV_DONTNEED and the like), in all; they stay mapped.
+    pub given_back_bytes: Bytes,
     /// mmap calls by length and kind.
     pub calls: Vec<MapCalls>,
     /// Committed bytes of address ranges over time.

@@ -1,16 +1,31 @@
 //! `memshim analyze`: traces in, one screen (or JSON) out.
 
-use super::exit;
+use super::{exit, value};
+use crate::analyze::{self, Options};
+use crate::model::load::Progress;
+use crate::output::text::{self, Style};
+use crate::output::json;
+use anstream::{AutoStream, ColorChoice};
 use clap::Args;
-use std::path::PathBuf;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 EXAMPLES
   memshim analyze trace.jsonl                     the whole family: trace.jsonl and trace.d/
   memshim analyze out/                            all traces of a folder: all ranks of a job
+  memshim analyze trace.jsonl --pid 4243          another process of the family on the screen
   memshim analyze trace.jsonl --json | jq '.runs[0].heap.peak_bytes'
 
 EXIT STATUS 0 done, 2 usage, 3 a trace cannot be read.";
+
+const FIRST_SHOWN_AFTER: Duration = Duration::from_secs(1);
+const REDRAWN_EVERY: Duration = Duration::from_millis(100);
+const DEFAULT_WIDTH: usize = 100;
 
 /// Say how much memory a program needed, when, of which class, and who held it
 #[derive(Args)]
@@ -19,10 +34,104 @@ pub struct Analyze {
     /// Traces, or folders of traces; together they are one job
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
+
+    /// Everything, as JSON; its keys do not change
+    #[arg(long)]
+    json: bool,
+
+    /// Follow the live bytes of these requested sizes on their own (`heap.selected` of the JSON)
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = value::bytes)]
+    sizes: Vec<u64>,
+
+    /// The process to show on the screen [default: the one with the highest peak]
+    #[arg(long, value_name = "PID", conflicts_with = "json")]
+    pid: Option<u32>,
+
+    /// No colours (NO_COLOR does the same)
+    #[arg(long)]
+    no_color: bool,
 }
 
 impl Analyze {
     pub fn execute(self) -> anyhow::Result<u8> {
-        anyhow::bail!("not built yet")
+        let options = Options { sizes: self.sizes.clone(), ..Options::default() };
+        let report = with_progress(&self.traces, |progress| analyze::analyze(&self.traces, &options, progress))?;
+        if let Some(pid) = self.pid.filter(|&pid| report.runs.iter().all(|r| r.pid != pid)) {
+            anyhow::bail!("--pid {pid}: no such process in these traces (see `runs[].pid` of --json)");
+        }
+        if self.json {
+            let mut out = BufWriter::new(io::stdout().lock());
+            json::write(&report, &mut out)?;
+            out.flush()?;
+        } else {
+            let choice = if self.no_color { ColorChoice::Never } else { ColorChoice::Auto };
+            let unicode = utf8_locale(&|n| std::env::var(n).ok());
+            let traces = self.traces.iter().map(|t| t.display().to_string()).collect();
+            let style = Style { width: width(), unicode, pid: self.pid, traces };
+            let mut out = AutoStream::new(io::stdout(), choice);
+            out.write_all(text::render(&report, &style).as_bytes())?;
+            out.flush()?;
+        }
+        Ok(exit::DONE)
+    }
+}
+
+/// Runs `work` with a bar on stderr once it has taken a second, where stderr is a terminal.
+fn with_progress<T: Send>(traces: &[PathBuf], work: impl FnOnce(&Progress) -> T + Send) -> T {
+    let progress = Progress::default();
+    if !io::stderr().is_terminal() {
+        return work(&progress);
+    }
+    let (done, is_done) = channel::<()>();
+    std::thread::scope(|scope| {
+        let progress = &progress;
+        scope.spawn(move || {
+            if is_done.recv_timeout(FIRST_SHOWN_AFTER) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            let bar = bar(traces);
+            while is_done.recv_timeout(REDRAWN_EVERY) == Err(RecvTimeoutError::Timeout) {
+                bar.set_position(progress.read.load(Relaxed));
+            }
+            bar.finish_and_clear();
+        });
+        let result = work(progress);
+        drop(done);
+        result
+    })
+}
+
+/// With an end where it is known: compressed traces are counted as read, decompressed.
+fn bar(traces: &[PathBuf]) -> ProgressBar {
+    let plain = |p: &Path| p.extension().is_some_and(|e| e == "jsonl");
+    let total: u64 = traces.iter().filter_map(|t| t.metadata().ok()).map(|m| m.len()).sum();
+    let style = |template: &str| ProgressStyle::with_template(template).expect("a template of ours");
+    if traces.iter().all(|t| plain(t)) {
+        ProgressBar::new(total).with_style(style("reading {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}"))
+    } else {
+        ProgressBar::new_spinner().with_style(style("{spinner} reading {bytes} {bytes_per_sec}"))
+    }
+}
+
+fn width() -> usize {
+    let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    columns.or_else(|| terminal_size::terminal_size().map(|(w, _)| usize::from(w.0))).unwrap_or(DEFAULT_WIDTH)
+}
+
+/// As the C library decides: the first of these that is set and not empty.
+fn utf8_locale(env: &dyn Fn(&str) -> Option<String>) -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|n| env(n).filter(|v| !v.is_empty()));
+    set.is_some_and(|v| { let v = v.to_ascii_lowercase(); v.contains("utf-8") || v.contains("utf8") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_locale_decides_about_blocks() {
+        assert!(utf8_locale(&|n| (n == "LANG").then(|| "de_DE.UTF-8".into())));
+        assert!(!utf8_locale(&|n| Some(if n == "LC_ALL" { "C" } else { "C.UTF-8" }.into())));
+        assert!(!utf8_locale(&|_| None));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::exit;
 use crate::launch::preload;
+use crate::output::shell;
 use clap::{Args, ValueEnum};
 use std::ffi::OsStr;
 use std::io::Write;
@@ -55,9 +56,9 @@ impl Env {
         let value = preload::preload_value(library, before);
         let value = value.to_string_lossy();
         match self.shell {
-            Shell::Sh => format!("{}LD_PRELOAD={}", if self.export { "export " } else { "" }, super::run::shell_quoted(&value)),
-            Shell::Csh => format!("setenv LD_PRELOAD {}", super::run::shell_quoted(&value)),
-            Shell::Fish => format!("set -gx LD_PRELOAD {}", super::run::shell_quoted(&value)),
+            Shell::Sh => format!("{}LD_PRELOAD={}", if self.export { "export " } else { "" }, shell::quoted(&value)),
+            Shell::Csh => format!("setenv LD_PRELOAD {}", shell::quoted(&value)),
+            Shell::Fish => format!("set -gx LD_PRELOAD {}", shell::quoted(&value)),
             Shell::Lua => format!("prepend_path(\"LD_PRELOAD\", {:?})", library.display().to_string()),
         }
     }

@@ -5,8 +5,9 @@ use crate::launch::pattern;
 use crate::launch::target::{self, Outcome, Plan};
 use crate::launch::{job, preload};
 use clap::{Args, ValueEnum};
-use crate::output::units::iec;
+use crate::output::{shell, units::iec};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -16,7 +17,7 @@ EXAMPLES
   memshim run --mode full -o t.jsonl.zst -- ./prog               every call an event, compressed
   memshim run --exclude 'git,make' -- make -j8
 
-OUT may hold %h host, %p pid, %e program, %j job id, %r rank, %t start time.
+PATTERN may hold %h host, %p pid, %e program, %j job id, %r rank, %t start time; a folder gets the default name.
 EXIT STATUS is that of CMD; 128+n when signal n ended it; 127 not found, 126 not runnable, 125 memshim itself failed.";
 
 /// Run a program under memshim, watch it from outside, and exit as it did
@@ -98,10 +99,15 @@ impl Run {
         }
     }
 
-    /// The flag, else the variable, else the default for this environment.
+    /// The flag, else the variable, else the default for this environment; in a folder, the default name.
     fn out_pattern(&self) -> PathBuf {
         let set = || std::env::var_os("MEMSHIM_OUT").filter(|v| !v.is_empty()).map(PathBuf::from);
-        self.out.clone().or_else(set).unwrap_or_else(|| pattern::default_pattern(&job::real_environment).into())
+        let name = pattern::default_pattern(&job::real_environment);
+        match self.out.clone().or_else(set) {
+            Some(out) if out.is_dir() || out.as_os_str().as_bytes().ends_with(b"/") => out.join(name),
+            Some(out) => out,
+            None => name.into(),
+        }
     }
 
     /// Variables for the shim, in forms that need no unit table to read: bytes, and whole microseconds.
@@ -131,8 +137,12 @@ fn summary(o: &Outcome) -> String {
     let mut text = String::new();
     let mut say = |line: String| text.push_str(&format!("memshim: {line}\n"));
     let limit = o.limit.map(|l| format!(" (limit {})", iec(l))).unwrap_or_default();
-    if let Some(hwm) = o.hwm {
-        say(format!("peak resident {}{limit}, seen from outside", iec(hwm)));
+    // A rise just before the end falls between two looks; the kernel's own figure bounds it.
+    match (o.hwm, o.at_most) {
+        (Some(seen), Some(bound)) if bound > seen + seen / 20 => say(format!("peak resident between {} and {}{limit}", iec(seen), iec(bound))),
+        (Some(seen), _) => say(format!("peak resident {}{limit}, seen from outside", iec(seen))),
+        (None, Some(bound)) => say(format!("peak resident {} at most{limit}", iec(bound))),
+        (None, None) => {}
     }
     if o.oom_kills > 0 {
         say(format!("the kernel killed {} process(es) of this memory group for want of memory", o.oom_kills));
@@ -142,17 +152,11 @@ fn summary(o: &Outcome) -> String {
             if let Some(trouble) = &o.trouble {
                 say(format!("could not add to {}: {trouble}", path.display()));
             }
-            say(format!("next: memshim analyze {}", shell_quoted(&path.to_string_lossy())));
+            say(format!("next: memshim analyze {}", shell::quoted(&path.to_string_lossy())));
         }
         Err(why) => say(format!("no trace: {why}")),
     }
     text
-}
-
-/// A word as it can be typed into a shell.
-pub fn shell_quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]
@@ -178,15 +182,16 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_gets_the_default_name() {
+        assert!(parse(&["-o", "new/", "x"]).out_pattern().starts_with("new/"));
+        assert_eq!(parse(&["-o", "/tmp", "x"]).out_pattern().parent().unwrap(), std::path::Path::new("/tmp"));
+        assert_eq!(parse(&["-o", "t.jsonl", "x"]).out_pattern(), PathBuf::from("t.jsonl"));
+    }
+
+    #[test]
     fn flags_become_the_variables_of_the_same_name() {
         let run = parse(&["--mode", "full", "--interval", "0.1s", "--big", "64KiB", "--children", "skip", "--", "x"]);
         let v: Vec<_> = run.variables().into_iter().map(|(k, v)| format!("{k}={}", v.display())).collect();
         assert_eq!(v, ["MEMSHIM_MODE=full", "MEMSHIM_INTERVAL=100000us", "MEMSHIM_BIG=65536", "MEMSHIM_CHILDREN=skip"]);
-    }
-
-    #[test]
-    fn the_next_command_can_be_typed_as_it_stands() {
-        assert_eq!(shell_quoted("out/t.jsonl"), "out/t.jsonl");
-        assert_eq!(shell_quoted("my trace's"), r"'my trace'\''s'");
     }
 }

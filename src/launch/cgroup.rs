@@ -160,8 +160,11 @@ mod tests {
     fn hybrid_systems_use_the_side_with_the_memory_controller() {
         let mi = "30 25 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n31 25 0:27 /kubepods /sys/fs/cgroup/memory rw shared:9 - cgroup cgroup rw,memory\n";
         let v1 = Cgroup::find("4:memory:/kubepods/x\n0::/\n", mi).unwrap();
-        assert_eq!((v1.version, v1.folder().unwrap()), (1, Path::new("/sys/fs/cgroup/memory")).clone());
-        let v2 = Cgroup::find("0::/user\n", "30 25 0:26 / /no/such rw - cgroup2 cgroup2 rw\n").unwrap();
-        assert_eq!((v2.version, v2.levels.as_slice()), (2, &[PathBuf::from("/no/such/user"), PathBuf::from("/no/such")][..]));
+        assert_eq!((v1.version, v1.levels.last().unwrap().as_path()), (1, Path::new("/sys/fs/cgroup/memory")));
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        fs::create_dir(root.join("user")).unwrap();
+        let v2 = Cgroup::find("0::/user\n", &format!("30 25 0:26 / {} rw - cgroup2 cgroup2 rw\n", root.display())).unwrap();
+        assert_eq!((v2.version, v2.levels.as_slice()), (2, &[root.join("user"), root.to_path_buf()][..]));
     }
 }

@@ -9,6 +9,7 @@ pub mod inherited;
 pub mod job;
 pub mod outside;
 pub mod pattern;
+pub mod place;
 pub mod preload;
 pub mod proc;
 pub mod signals;

@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// A header line is short; more than this without a newline is not a trace of ours.
@@ -56,15 +56,20 @@ fn rusage() -> Option<Value> {
     }))
 }
 
-fn compressed(trace: &Path) -> bool {
-    trace.extension().is_some_and(|e| e == "zst")
+/// By what is in it; an empty one by its name.
+fn compressed(trace: &Path, file: &File) -> bool {
+    let mut magic = [0u8; 4];
+    match file.read_at(&mut magic, 0) {
+        Ok(4) => magic == zstd::zstd_safe::MAGICNUMBER.to_le_bytes(),
+        _ => trace.extension().is_some_and(|e| e == "zst"),
+    }
 }
 
 /// The header of a trace's first line, if it has one.
 pub fn header(trace: &Path) -> Option<Value> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(trace).ok()?;
     file.metadata().ok().filter(|m| m.is_file())?;
-    let source: Box<dyn Read> = if compressed(trace) { Box::new(zstd::stream::read::Decoder::new(file).ok()?) } else { Box::new(file) };
+    let source: Box<dyn Read> = if compressed(trace, &file) { Box::new(zstd::stream::read::Decoder::new(file).ok()?) } else { Box::new(file) };
     let mut first = Vec::new();
     BufReader::new(source.take(LONGEST_HEADER)).read_until(b'\n', &mut first).ok()?;
     serde_json::from_slice(&first).ok().filter(|v: &Value| v["type"] == "header")
@@ -80,7 +85,7 @@ pub fn is_of(header: &Value, pid: i32, start_ticks: Option<u64>, began_ns: u64) 
 pub fn append(trace: &Path, line: &Value) -> io::Result<()> {
     let mut file = OpenOptions::new().read(true).append(true).custom_flags(libc::O_NOFOLLOW).open(trace)?;
     let mut text = format!("{line}\n").into_bytes();
-    if compressed(trace) {
+    if compressed(trace, &file) {
         text = zstd::bulk::compress(&text, LEVEL)?;
     } else if !ends_with_newline(&mut file)? {
         text.insert(0, b'\n');

@@ -6,6 +6,7 @@ use super::pattern::{self, Names};
 use super::signals::Signals;
 use super::watch::{self, Ended, Seen};
 use super::{job, outside, preload, proc, spawn};
+use crate::trace::{family, recover};
 use nix::libc;
 use serde_json::Value;
 use std::ffi::OsString;
@@ -29,6 +30,8 @@ pub struct Outcome {
     pub ended: Ended,
     /// Largest VmHWM seen of the target itself.
     pub hwm: Option<u64>,
+    /// No process of it had more at once (`ru_maxrss`: includes what it waited for, and us between fork and exec).
+    pub at_most: Option<u64>,
     /// The trace, or why there is none.
     pub trace: Result<PathBuf, String>,
     /// Trouble with the trace that is there.
@@ -74,8 +77,11 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     let began = outside::monotonic_ns();
     let mut child = spawn::spawn(&plan.argv, &env).map_err(|e| start_error(&plan.argv, &env, e))?;
     let pid = child.id() as i32;
-    let start_ticks = proc::stat(pid).map(|s| s.start_ticks);
-    let seen = watch::until_end(&mut child, &signals.listen());
+    let mut start_ticks = None;
+    let seen = watch::until_end(&mut child, || {
+        start_ticks = proc::stat(pid).map(|s| s.start_ticks);
+        signals.listen()
+    });
 
     let after = cgroup.as_ref().map(Cgroup::read).unwrap_or_default();
     let line = outside::line(pid, began, &seen, cgroup.as_ref().map(|c| (c.version(), &before, &after)));
@@ -86,12 +92,40 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     let trace = trace.map(|t| shortest(&t)).ok_or_else(|| why_no_trace(plan, &env));
     let kills = |r: &Reading| r.oom_kills.unwrap_or(0);
     let Seen { ended, hwm, .. } = seen;
-    Ok(Outcome { ended, hwm, trace, trouble, oom_kills: kills(&after).saturating_sub(kills(&before)), limit: after.limit.map(|l| l.0) })
+    let at_most = line["rusage"]["maxrss"].as_u64();
+    Ok(Outcome { ended, hwm, at_most, trace, trouble, oom_kills: kills(&after).saturating_sub(kills(&before)), limit: after.limit.map(|l| l.0) })
 }
 
-/// Completes the trace of a target that died without warning, then appends the view from outside.
+/// Completes the traces of processes that died without warning (their spools are then gone), then appends the view from outside.
 fn finish(trace: &Path, line: &Value) -> io::Result<()> {
-    outside::append(trace, line)
+    let recovered = recover_family(trace);
+    outside::append(trace, line)?;
+    recovered
+}
+
+fn recover_family(trace: &Path) -> io::Result<()> {
+    let mut trouble = Vec::new();
+    for member in family::discover(&[trace.to_path_buf()]).unwrap_or_default() {
+        let Some(header) = outside::header(&member.path) else { continue };
+        let dead: Vec<PathBuf> = member.spools.into_iter().filter(|s| is_dead(s, &header)).collect();
+        if dead.is_empty() {
+            continue;
+        }
+        let tick_ns = header["tick_ns"].as_u64().unwrap_or(1);
+        let (done, problems) = recover::finalise(&member.path, &dead, tick_ns)?;
+        trouble.extend(problems);
+        for spool in done {
+            std::fs::remove_file(spool)?;
+        }
+    }
+    if trouble.is_empty() { Ok(()) } else { Err(io::Error::other(trouble.join("; "))) }
+}
+
+/// Whether the process of this spool, a member of the family with this header, is gone. What can't be read is left alone.
+fn is_dead(spool: &Path, header: &Value) -> bool {
+    let Ok(owner) = recover::identify(spool) else { return false };
+    let (host, pid_ns) = (header["host"].as_str().unwrap_or(""), header["pid_ns"].as_u64().unwrap_or(0));
+    !recover::alive(host, pid_ns, owner.pid, owner.start_ticks)
 }
 
 fn start_error(argv: &[OsString], env: &[(OsString, OsString)], e: io::Error) -> StartError {

@@ -53,11 +53,13 @@ pub struct Seen {
     pub children_hwm: Option<u64>,
 }
 
-/// Watches `child` until it has ended and reaps it.
-pub fn until_end(child: &mut Child, heard: &Receiver<Heard>) -> Seen {
+/// Watches `child` until it has ended and reaps it. The first look comes before `listen`: a short program is over soon.
+pub fn until_end(child: &mut Child, listen: impl FnOnce() -> Receiver<Heard>) -> Seen {
     let pid = child.id() as i32;
     let began = Instant::now();
     let mut hwm = HighWater::open(pid);
+    hwm.sample();
+    let heard = listen();
     let mut forward = Forward { pid, due: BTreeMap::new() };
     let mut children_hwm = None;
     let mut looked_at_children = began;
@@ -180,7 +182,7 @@ mod tests {
     fn run(script: &str) -> Seen {
         let mut child = Command::new("/bin/sh").args(["-c", script]).spawn().unwrap();
         let (_tx, rx) = std::sync::mpsc::channel();
-        until_end(&mut child, &rx)
+        until_end(&mut child, || rx)
     }
 
     #[test]

@@ -39,8 +39,8 @@ impl Steps {
 
     /// Adds to step `at`.
     pub fn add(&mut self, at: usize, change: Change) {
-        self.requested[at] += change.requested;
-        self.usable[at] += change.usable;
+        self.requested[at] = self.requested[at].wrapping_add(change.requested);
+        self.usable[at] = self.usable[at].wrapping_add(change.usable);
         if let (Some(bytes), Some(count)) = (self.selected.get_mut(at), self.selected_count.get_mut(at)) {
             *bytes += change.selected;
             *count += change.selected_count;
@@ -87,6 +87,8 @@ pub struct Totals {
     pub unknown_bytes: u64,
     /// Unknown frees that turned out to be of a block that was written later.
     pub settles: u64,
+    /// Usable bytes of their blocks: the trace shows them leave before they come.
+    pub settled_bytes: u64,
     /// Frees of a block that is not live (lost allocation, damaged line).
     pub unmatched: u64,
     /// Allocations of a kind that is not in the dictionary.
@@ -247,7 +249,7 @@ impl Decode<'_> {
         match self.x {
             [0, _address, usable, rest @ ..] => {
                 self.x = rest;
-                let usable = (*usable).min(i64::MAX as u64);
+                let usable = (*usable).min(1 << 48);
                 self.totals.frees += 1;
                 self.totals.unknown_frees += 1;
                 self.totals.unknown_bytes = self.totals.unknown_bytes.saturating_add(usable);
@@ -279,6 +281,7 @@ impl Decode<'_> {
             return Change::default();
         }
         self.totals.settles += 1;
+        self.totals.settled_bytes = self.totals.settled_bytes.saturating_add(self.kinds.get(kind).usable);
         self.totals.unknown_frees = self.totals.unknown_frees.saturating_sub(1);
         let k = self.kinds.get_mut(kind);
         k.frees += 1;

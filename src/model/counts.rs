@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::heap::LANE_MAX;
 use crate::trace::line::Calls;
 
 /// Last row of a lane.
@@ -41,10 +42,16 @@ pub struct Counts {
 
 /// Functions above are a damaged line's.
 const FN_MAX: usize = 256;
+/// So are balances beyond: no machine has so much memory, and the sum of all lanes' stays a number.
+const BALANCE_MAX: i64 = 1 << 48;
+/// And counts of a function or a lane, likewise.
+const COUNT_MAX: u64 = 1 << 55;
+const LANE_COUNT_MAX: u64 = 1 << 48;
 
 impl Counts {
     /// Starts with what a fork inherited.
     pub fn new(inherited: i64) -> Self {
+        let inherited = held(inherited);
         Counts { inherited, lower: inherited, upper: inherited, ..Counts::default() }
     }
 
@@ -56,25 +63,29 @@ impl Counts {
                 self.by_fn.resize(func + 1, (0, 0));
             }
             let row = &mut self.by_fn[func];
-            *row = (row.0.max(calls), row.1.max(bytes));
+            *row = (row.0.max(calls.min(COUNT_MAX)), row.1.max(bytes.min(COUNT_MAX)));
         }
-        self.failed = self.failed.max(line.failed);
-        self.lost = self.lost.max(line.lost);
+        self.failed = self.failed.max(line.failed.min(COUNT_MAX));
+        self.lost = self.lost.max(line.lost.min(COUNT_MAX));
         if line.t >= self.t {
-            (self.live, self.blocks, self.t) = (line.live, line.blocks, line.t);
+            (self.live, self.blocks, self.t) = (held(line.live), held(line.blocks), line.t);
         }
-        self.most_blocks = self.most_blocks.max(line.blocks);
+        self.most_blocks = self.most_blocks.max(held(line.blocks));
 
         // In this interval every lane's maximum was its `hi`; when, is known only where just one lane changed.
         let mut upper = self.level;
         let mut exact = self.level;
         for &(lane, allocs, bytes, frees, live, hi) in &line.lanes {
+            if lane > LANE_MAX {
+                continue;
+            }
             let row = self.lanes.entry(lane).or_default();
-            let hi = hi.max(live).max(row.live);
+            let live = held(live);
+            let hi = held(hi).max(live).max(row.live);
             upper += hi - row.live;
             exact += hi - row.live;
             self.level += live - row.live;
-            *row = LaneCount { allocs, bytes, frees, live };
+            *row = LaneCount { allocs: allocs.min(LANE_COUNT_MAX), bytes: bytes.min(COUNT_MAX), frees: frees.min(LANE_COUNT_MAX), live };
         }
         if line.lanes.len() > 1 {
             exact = self.level;
@@ -94,8 +105,12 @@ impl Counts {
 
     /// Calls that succeeded.
     pub fn calls(&self) -> u64 {
-        self.by_fn.iter().map(|row| row.0).sum()
+        self.by_fn.iter().fold(0, |sum, row| sum.saturating_add(row.0))
     }
+}
+
+fn held(balance: i64) -> i64 {
+    balance.clamp(-BALANCE_MAX, BALANCE_MAX)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::trace::column::Column;
 use crate::trace::line::{Ev, Kinds};
 
 /// Lanes above are a damaged line's.
-const LANE_MAX: u32 = 1 << 14;
+pub const LANE_MAX: u32 = 1 << 14;
 
 /// A line of the group that is being read.
 #[derive(Default)]
@@ -23,15 +23,6 @@ struct Batch {
     foreign: Vec<Foreign>,
     handed: Vec<Handover>,
     t1: u64,
-}
-
-/// What tells one batch of a lane from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
-    group: u64,
-    seq: u64,
-    t0: u64,
-    events: u64,
 }
 
 /// See the module.
@@ -48,10 +39,12 @@ pub struct Heap {
     batches: Vec<Batch>,
     /// Batches whose memory can be used again.
     spare: Vec<Batch>,
-    /// Last batch of each lane, to know it again in a spool.
-    last: Vec<Option<Mark>>,
-    /// Same as the last batch of its lane: written twice around a crash.
+    /// Group of each lane's last batch.
+    last: Vec<Option<u64>>,
+    /// Batches of a group that their lane had one in already: written twice around a crash.
     pub doubled: u64,
+    /// Settled bytes before the group that is being read, and the most in one group.
+    settled: (u64, u64),
 }
 
 /// The heap at the end.
@@ -79,6 +72,7 @@ impl Heap {
             spare: Vec::new(),
             last: Vec::new(),
             doubled: 0,
+            settled: (0, 0),
         }
     }
 
@@ -122,13 +116,11 @@ impl Heap {
         if self.lane(ev.lane).is_none() {
             return false;
         }
-        let mark = Mark { group: ev.g, seq: ev.seq, t0: ev.t0, events: ev.n };
         // A lane has one batch a group: the second is the spool's, whose process died between writing it and noting that it had.
-        if self.last[ev.lane as usize].is_some_and(|last| last.group == mark.group || (last.seq, last.t0, last.events) == (mark.seq, mark.t0, mark.events)) {
+        if self.last[ev.lane as usize].replace(ev.g) == Some(ev.g) {
             self.doubled += 1;
             return true;
         }
-        self.last[ev.lane as usize] = Some(mark);
         let (x, z, t) = (ev.x.values(), ev.z.values(), ev.t.values());
         self.totals.bad_codes += [x.is_none(), z.is_none(), t.is_none()].iter().filter(|b| **b).count() as u64;
         let (x, z, t) = (x.unwrap_or_default(), z.unwrap_or_default(), t.unwrap_or_default());
@@ -181,6 +173,7 @@ impl Heap {
                 batch.steps.add(f.step, end_block(kind, &mut self.kinds, &mut self.totals));
             }
         }
+        self.settled = (self.totals.settled_bytes, self.settled.1.max(self.totals.settled_bytes - self.settled.0));
         let windows: Vec<&[Window]> = batches.iter().map(|b| b.windows.as_slice()).collect();
         let runs = merge::order(&windows);
         let end = batches.iter().map(|b| b.t1).max().unwrap_or(0);
@@ -188,7 +181,7 @@ impl Heap {
             let lane = &self.lanes[b.lane as usize];
             threads.played(b.lane, self.requested.level_of(b.lane), &b.steps.requested, &b.handed, (lane.allocs, lane.bytes));
         }
-        let mut play = |track: &mut Track, changes: fn(&Steps) -> &[i64]| {
+        let play = |track: &mut Track, changes: fn(&Steps) -> &[i64]| {
             let played: Vec<Played> =
                 batches.iter().map(|b| Played { lane: b.lane, windows: &b.windows, changes: changes(&b.steps) }).collect();
             track.play(&played, &runs, end);
@@ -211,7 +204,9 @@ impl Heap {
         self.end_group(threads);
         let live_blocks = self.lanes.iter().map(|l| l.table.len()).sum();
         let selected = self.selected.map(|(bytes, count)| (bytes.finish(), count.finish()));
-        let end = HeapEnd { requested: self.requested.finish(), usable: self.usable.finish(), selected, live_blocks };
+        let mut requested = self.requested.finish();
+        requested.bound = requested.bound.saturating_add_unsigned(self.settled.1);
+        let end = HeapEnd { requested, usable: self.usable.finish(), selected, live_blocks };
         (end, self.kinds, self.totals)
     }
 }

@@ -14,6 +14,7 @@ use super::threads::{ThreadBook, ThreadUse};
 use super::timeline::{Series, Timeline};
 use super::units::{Bytes, Nanos};
 use crate::trace::line::{Child, End, Header, Line, Rss, Thread};
+use crate::trace::recover;
 
 /// What a reader of images wants to know beyond the usual.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +69,8 @@ pub struct Ended {
     pub useless: u64,
     /// Part of it came from a spool.
     pub recovered: bool,
+    /// It was still there when the trace was read: what its rings hold is not in it.
+    pub running: bool,
 }
 
 /// An image, finished.
@@ -91,7 +94,7 @@ const LISTED: usize = 10_000;
 impl Image {
     /// Begins with its header.
     pub fn new(header: Header, interest: &Interest) -> Self {
-        let inherited = header.inherited.as_ref().map_or(0, |i| i.live);
+        let inherited = header.inherited.as_ref().map_or(0, |i| i.live.clamp(-(1 << 48), 1 << 48));
         Image {
             heap: Heap::new(header.tick_ns, inherited, &interest.sizes),
             counts: Counts::new(inherited),
@@ -114,7 +117,10 @@ impl Image {
         match line {
             Line::Ev(ev) => {
                 self.at(ev.t1);
-                self.end.useless += !self.heap.read(&ev, &mut self.threads) as u64;
+                // Fast mode's events are a sample: what threads did is in the exact counts of their lanes.
+                let mut nobody = ThreadBook::default();
+                let threads = if self.header.mode == "full" { &mut self.threads } else { &mut nobody };
+                self.end.useless += !self.heap.read(&ev, threads) as u64;
             }
             Line::Kinds(kinds) => self.end.bad_kinds += self.heap.define(&kinds),
             Line::Calls(calls) => {
@@ -136,7 +142,10 @@ impl Image {
             Line::Rss(rss) => self.read_rss(rss, None),
             Line::Snap(snap) => self.read_snapshot(snap),
             Line::Child(child) => self.read_child(child),
-            Line::Lost(lost) => *self.end.lost.entry(lost.why.0).or_default() += lost.n,
+            Line::Lost(lost) => {
+                let n = self.end.lost.entry(lost.why.0).or_default();
+                *n = n.saturating_add(lost.n).min(1 << 48);
+            }
             Line::Note(what) => {
                 if self.end.notes.len() < LISTED && !self.end.notes.contains(&what) {
                     self.end.notes.push(what);
@@ -157,8 +166,10 @@ impl Image {
     fn read_thread(&mut self, thread: &Thread) {
         self.at(thread.t);
         match thread.what.as_str() {
+            "start" if self.threads.knows(thread) => {}
             "start" => {
-                let later = self.threads.uses(thread.lane) && self.heap.hand_over(thread.lane, thread.seq);
+                let full = self.header.mode == "full";
+                let later = self.threads.uses(thread.lane) && (!full || self.heap.hand_over(thread.lane, thread.seq));
                 self.threads.start(thread, later);
             }
             "name" | "end" => self.threads.name(thread),
@@ -216,10 +227,26 @@ impl Image {
             self.end.exec_announced = true;
             return;
         }
+        let known = |(how, pid): &(String, u32)| (how.as_str(), *pid) == (child.how.as_str(), child.pid);
+        // A spool can say again what the trace holds.
+        if self.end.recovered && self.end.children.iter().rev().take(1000).any(known) {
+            return;
+        }
         self.end.child_count += 1;
         if self.end.children.len() < LISTED {
             self.end.children.push((child.how, child.pid));
         }
+    }
+
+    /// Whether its process is still there.
+    pub fn is_running(&self) -> bool {
+        let h = &self.header;
+        self.end.end.is_none() && recover::alive(&h.host.0, h.pid_ns, h.pid, h.start_ticks)
+    }
+
+    /// It goes on while it is being read.
+    pub fn mark_running(&mut self) {
+        self.end.running = true;
     }
 
     /// What follows was read from a spool.
@@ -230,7 +257,9 @@ impl Image {
     /// The lines are all read.
     pub fn finish(mut self) -> ImageEnd {
         let doubled = self.heap.doubled;
-        let (heap, kinds, totals) = self.heap.finish(&mut self.threads);
+        let mut nobody = ThreadBook::default();
+        let threads = if self.header.mode == "full" { &mut self.threads } else { &mut nobody };
+        let (heap, kinds, totals) = self.heap.finish(threads);
         let (threads, threads_total) = self.threads.finish();
         let maps = self.maps.finish(&mut self.timeline);
         self.end.snapshots = thinned(self.end.snapshots, self.snapshots_max);

@@ -47,6 +47,7 @@ pub struct KindTable {
 
 /// The kind of an allocation whose number is not in the dictionary.
 pub const UNKNOWN: KindId = 1;
+const SIZE_MAX: u64 = 1 << 48;
 /// Numbers above are a damaged line's.
 const NUMBER_MAX: u32 = 1 << 24;
 
@@ -81,7 +82,9 @@ impl KindTable {
 
     fn kind(&self, func: u32, size: u64, slack: u64, flags: u32, wide: bool) -> Kind {
         let selected = !wide && self.selected.binary_search(&size).is_ok();
-        Kind { size, usable: size.saturating_add(slack), func, flags, wide, selected, allocs: 0, frees: 0 }
+        // Larger ones are a damaged line's: no address space holds them.
+        let size = size.min(SIZE_MAX);
+        Kind { size, usable: size + slack.min(SIZE_MAX), func, flags, wide, selected, allocs: 0, frees: 0 }
     }
 
     /// Id of a dictionary number; [`UNKNOWN`] where it is not defined.

@@ -1,6 +1,8 @@
 //! A trace file into images: whose line is it, and what does a spool add.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::image::{Image, ImageEnd, Interest};
@@ -8,6 +10,7 @@ use crate::trace::family::Member;
 use crate::trace::line::{self, Header, Line};
 use crate::trace::read::{Damage, LineReader};
 use crate::trace::recover;
+use crate::trace::spool::Owner;
 
 /// How far reading has come, for a progress bar.
 #[derive(Debug, Default)]
@@ -16,6 +19,28 @@ pub struct Progress {
     pub read: AtomicU64,
     /// Files read whole.
     pub files: AtomicU64,
+}
+
+/// Spools without a trace of their own: a process that could not create its file writes into another's.
+#[derive(Debug, Default)]
+pub struct Homeless(Mutex<HashMap<Owner, PathBuf>>);
+
+impl Homeless {
+    /// Takes those whose trace does not exist out of `members`.
+    pub fn take_from(members: &mut Vec<Member>) -> Homeless {
+        let spools = members.extract_if(.., |m| !m.path.exists()).flat_map(|m| m.spools);
+        let owned = spools.filter_map(|s| recover::identify(&s).ok().map(|owner| (owner, s)));
+        Homeless(Mutex::new(owned.collect()))
+    }
+
+    fn claim(&self, owner: Owner) -> Option<PathBuf> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).remove(&owner)
+    }
+
+    /// Those that no trace knows the process of.
+    pub fn left(self) -> Vec<PathBuf> {
+        self.0.into_inner().unwrap_or_else(|e| e.into_inner()).into_values().collect()
+    }
 }
 
 /// A file, read.
@@ -78,12 +103,14 @@ impl Images<'_> {
 }
 
 /// Reads a file and the spools that belong to its images.
-pub fn load(member: &Member, interest: &Interest, progress: &Progress) -> Loaded {
+pub fn load(member: &Member, homeless: &Homeless, interest: &Interest, progress: &Progress) -> Loaded {
     let mut images = Images { all: Vec::new(), current: None, homeless: 0, interest };
     let mut damage = Damage::default();
     let bytes = read_file(&member.path, &mut images, &mut damage, progress);
     let mut spool_problems = Vec::new();
-    for spool in &member.spools {
+    let owner = |i: &Image| Owner { pid: i.header.pid, start_ticks: i.header.start_ticks, exec: i.header.exec };
+    let claimed: Vec<PathBuf> = images.all.iter().filter_map(|i| homeless.claim(owner(i))).collect();
+    for spool in member.spools.iter().chain(&claimed) {
         read_spool(spool, &mut images, &mut spool_problems);
     }
     progress.files.fetch_add(1, Ordering::Relaxed);
@@ -149,7 +176,11 @@ fn read_spool(path: &Path, images: &mut Images, problems: &mut Vec<String>) {
         return problem("it belongs to no process of this trace".into());
     };
     let image = &mut images.all[at];
-    match recover::read(path, image.header.tick_ns) {
+    // A spool in use moves on between two reads of it: the trace alone is a whole state, a little older.
+    if image.is_running() {
+        return image.mark_running();
+    }
+    match recover::recover(path, image.header.tick_ns) {
         Ok(recovered) => {
             image.mark_recovered();
             for text in recovered.lines.split(|&c| c == b'\n').filter(|l| !l.is_empty()) {

@@ -5,13 +5,16 @@
 //! allocator's own mappings are not events. Not for: what is resident (that is `rss`), and the heap.
 
 mod calls;
+mod kind;
 mod ranges;
 mod regions;
 
 pub use calls::MapCall;
+pub use kind::MapKind;
 pub use regions::RegionHistory;
 
 use calls::{Calls, OriginId};
+use kind::Class;
 use ranges::{Piece, RangeMap};
 use regions::Regions;
 
@@ -43,68 +46,6 @@ impl MapEvent {
             MapEvent::Madvise { t, .. } | MapEvent::Brk { t, .. } | MapEvent::Shmat { t, .. } | MapEvent::Shmdt { t, .. } => t,
         }
     }
-}
-
-/// What a mapping is of: the `kind` of a `maps` row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MapKind {
-    AnonPrivate,
-    AnonShared,
-    FilePrivate,
-    FileShared,
-    MemfdPrivate,
-    MemfdShared,
-    DevZeroPrivate,
-    SysvShm,
-    Stack,
-}
-
-impl MapKind {
-    /// Of the number in a trace; one that this version does not know counts as a file.
-    pub fn of_number(n: u64) -> Self {
-        use MapKind::*;
-        const ALL: [MapKind; 9] =
-            [AnonPrivate, AnonShared, FilePrivate, FileShared, MemfdPrivate, MemfdShared, DevZeroPrivate, SysvShm, Stack];
-        usize::try_from(n).ok().and_then(|n| ALL.get(n).copied()).unwrap_or(FilePrivate)
-    }
-
-    /// As it stands in `analyze --json`.
-    pub fn name(self) -> &'static str {
-        match self {
-            MapKind::AnonPrivate => "anon_private",
-            MapKind::AnonShared => "anon_shared",
-            MapKind::FilePrivate => "file_private",
-            MapKind::FileShared => "file_shared",
-            MapKind::MemfdPrivate => "memfd_private",
-            MapKind::MemfdShared => "memfd_shared",
-            MapKind::DevZeroPrivate => "dev_zero_private",
-            MapKind::SysvShm => "sysv_shm",
-            MapKind::Stack => "stack",
-        }
-    }
-
-    fn class(self) -> Class {
-        match self {
-            MapKind::AnonPrivate | MapKind::DevZeroPrivate => Class::Anon,
-            MapKind::FilePrivate | MapKind::FileShared => Class::File,
-            // A private memfd shows the memfd's pages, which are shared memory, until it is written to.
-            MapKind::AnonShared | MapKind::MemfdPrivate | MapKind::MemfdShared | MapKind::SysvShm => Class::Shared,
-            MapKind::Stack => Class::Stack,
-        }
-    }
-
-    /// Private anonymous memory: what a region's history counts.
-    fn is_anon(self) -> bool {
-        matches!(self.class(), Class::Anon | Class::Stack)
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
-    Anon,
-    File,
-    Shared,
-    Stack,
 }
 
 /// Bytes of one class now.

@@ -8,6 +8,7 @@ pub mod kinds;
 pub mod live;
 pub mod load;
 pub mod mapfeed;
+pub mod maps;
 pub mod merge;
 pub mod sweep;
 pub mod threads;

@@ -29,6 +29,7 @@ struct LaneNow {
     /// The open window's.
     min: i64,
     max: i64,
+    end: i64,
     open: Option<u64>,
     /// Its events end at this time at the earliest: windows of one lane don't overlap.
     until: u64,
@@ -40,7 +41,7 @@ pub struct Sweep {
     lanes: Vec<LaneNow>,
     opens: BinaryHeap<Reverse<Span>>,
     /// End, lane, number of the opening.
-    closes: BinaryHeap<Reverse<(u64, u32, u64, i64)>>,
+    closes: BinaryHeap<Reverse<(u64, u32, u64)>>,
     openings: u64,
     open: usize,
     /// The lane whose window no other lane's has overlapped yet.
@@ -103,58 +104,61 @@ impl Sweep {
 
     fn run(&mut self, horizon: u64) {
         loop {
-            let close = self.closes.peek().map_or(u64::MAX, |Reverse(c)| c.0);
             let open = self.opens.peek().map(|Reverse(s)| *s);
-            match open {
-                // At a stamp two lanes share, what closes first is known exactly there.
-                Some(span) if span.t0 < close || self.closes.is_empty() => {
+            let close = self.closes.peek().map(|Reverse(c)| *c);
+            match (open, close) {
+                // Windows that only touch may overlap: instants are whole ticks.
+                (Some(span), close) if close.is_none_or(|c| span.t0 <= c.0) => {
                     if span.t0 > horizon {
                         return;
                     }
                     self.opens.pop();
                     self.begin(span);
                 }
-                _ => {
-                    if self.closes.is_empty() || close > horizon {
+                (_, Some((t, lane, opening))) => {
+                    if t > horizon {
                         return;
                     }
-                    if let Some(Reverse((_, lane, opening, end))) = self.closes.pop() {
-                        self.close(lane, opening, end);
-                    }
+                    self.closes.pop();
+                    self.close(lane, opening);
                 }
+                _ => return,
             }
         }
     }
 
     fn begin(&mut self, span: Span) {
+        // At a stamp the lane's level is known: one window ends before the next begins.
+        if let Some(before) = self.lane(span.lane).open {
+            self.close(span.lane, before);
+        }
         self.openings += 1;
         let opening = self.openings;
         self.alone = (self.open == 0).then_some(span.lane);
+        self.open += 1;
         let lane = self.lane(span.lane);
-        let (was_min, was_max) = if lane.open.is_some() { (lane.min, lane.max) } else { (lane.level, lane.level) };
-        let newly = lane.open.is_none();
-        (lane.min, lane.max, lane.open) = (span.min, span.max, Some(opening));
-        self.open += newly as usize;
-        self.max += span.max - was_max;
-        self.min += span.min - was_min;
-        self.closes.push(Reverse((span.t1, span.lane, opening, span.end)));
+        let level = lane.level;
+        *lane = LaneNow { min: span.min, max: span.max, end: span.end, open: Some(opening), ..*lane };
+        self.max = self.max.wrapping_add(span.max.wrapping_sub(level));
+        self.min = self.min.wrapping_add(span.min.wrapping_sub(level));
+        self.closes.push(Reverse((span.t1, span.lane, opening)));
         self.note();
     }
 
-    fn close(&mut self, lane: u32, opening: u64, end: i64) {
+    fn close(&mut self, lane: u32, opening: u64) {
         let at = self.lane(lane);
         if at.open != Some(opening) {
             return;
         }
-        let (min, max) = (at.min, at.max);
         at.open = None;
-        at.level = end;
+        at.level = at.end;
+        let LaneNow { min, max, end, .. } = *at;
         if self.alone == Some(lane) {
-            self.lower = self.lower.max(self.min - min + max);
+            self.lower = self.lower.max(self.min.wrapping_sub(min).wrapping_add(max));
         }
         self.open -= 1;
-        self.max += end - max;
-        self.min += end - min;
+        self.max = self.max.wrapping_add(end.wrapping_sub(max));
+        self.min = self.min.wrapping_add(end.wrapping_sub(min));
         self.note();
     }
 
@@ -193,7 +197,7 @@ mod tests {
 
         let mut s = Sweep::new(0);
         s.add(span(0, 0, 10, 0, 100, 30));
-        s.add(span(1, 10, 15, 0, 80, 10));
+        s.add(span(1, 11, 15, 0, 80, 10));
         s.end_group(15);
         assert_eq!(s.finish(), (110, 110));
     }

@@ -32,6 +32,10 @@ struct LaneUse {
     now: (u64, u64),
     /// Its level, fast mode.
     level: i64,
+    /// Most that its level was before any thread was named.
+    unnamed_peak: i64,
+    /// Thread and time of the last start: a spool can say it again.
+    started: Option<(u32, u64)>,
 }
 
 /// See the module.
@@ -53,15 +57,21 @@ impl ThreadBook {
         &mut self.lanes[at]
     }
 
+    /// Whether this start was said before.
+    pub fn knows(&mut self, line: &Thread) -> bool {
+        self.lane(line.lane).started.replace((line.tid, line.t)) == Some((line.tid, line.t))
+    }
+
     /// A thread begins, when the lane comes to its first allocation (`later`) or at once.
     pub fn start(&mut self, line: &Thread, later: bool) {
         self.total += 1;
         let thread = ThreadUse { tid: line.tid, name: line.name.0.clone(), ..ThreadUse::default() };
         let lane = self.lane(line.lane);
-        if later && lane.current.is_some() {
-            lane.next.push(thread);
-        } else {
-            self.begin(line.lane, thread, None);
+        match (&lane.current, later) {
+            (Some(_), true) => lane.next.push(thread),
+            (Some(_), false) => self.begin(line.lane, thread, None),
+            // What the lane did before its first thread was named is that thread's: lines come in no strict order.
+            (None, _) => lane.current = Some(ThreadUse { peak: lane.unnamed_peak, ..thread }),
         }
     }
 
@@ -84,6 +94,7 @@ impl ThreadBook {
         }
     }
 
+    /// The next thread of a lane; `at`: the lane's level and totals then, where they are known.
     fn begin(&mut self, lane: u32, thread: ThreadUse, at: Option<(i64, u64, u64)>) {
         let l = self.lane(lane);
         let old = l.current.replace(thread);
@@ -128,14 +139,13 @@ impl ThreadBook {
     fn rise(&mut self, lane: u32, level: &mut i64, changes: &[i64]) {
         let mut top = i64::MIN;
         for d in changes {
-            *level += d;
+            *level = level.wrapping_add(*d);
             top = top.max(*level);
         }
         let l = self.lane(lane);
         let base = l.base;
-        if let Some(t) = &mut l.current {
-            t.peak = t.peak.max(top.saturating_sub(base));
-        }
+        let peak = l.current.as_mut().map_or(&mut l.unnamed_peak, |t| &mut t.peak);
+        *peak = (*peak).max(top.saturating_sub(base));
     }
 
     /// Fast mode: a lane's exact counts so far, and its level and highest level since the row before.
@@ -149,9 +159,8 @@ impl ThreadBook {
         let l = self.lane(lane);
         (l.now, l.level) = ((allocs, bytes), live);
         let base = l.base;
-        if let Some(t) = &mut l.current {
-            t.peak = t.peak.max(hi.max(live).saturating_sub(base));
-        }
+        let peak = l.current.as_mut().map_or(&mut l.unnamed_peak, |t| &mut t.peak);
+        *peak = (*peak).max(hi.max(live).saturating_sub(base));
     }
 
     /// All threads that are known by themselves, by bytes allocated.

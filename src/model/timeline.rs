@@ -73,7 +73,7 @@ impl Timeline {
             }
             let most = std::array::from_fn(|s| span[s].map_or(now[s], |l| l.most));
             now = std::array::from_fn(|s| span[s].map_or(now[s], |l| l.last));
-            all.push(Point { t: self.start + i as u64 * self.width, most });
+            all.push(Point { t: self.start.saturating_add((i as u64).saturating_mul(self.width)), most });
         }
         all
     }

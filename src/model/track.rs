@@ -50,7 +50,7 @@ impl Track {
         for run in runs {
             let (mut level, mut top, mut at) = (self.level, i64::MIN, 0);
             for (i, d) in batches[run.batch].changes[run.steps.clone()].iter().enumerate() {
-                level += d;
+                level = level.wrapping_add(*d);
                 if level > top {
                     (top, at) = (level, i);
                 }
@@ -69,13 +69,13 @@ impl Track {
             }
             let mut level = self.levels[lane];
             let Some(sweep) = &mut self.sweep else {
-                self.levels[lane] = level + b.changes.iter().sum::<i64>();
+                self.levels[lane] = b.changes.iter().fold(level, |sum, d| sum.wrapping_add(*d));
                 continue;
             };
             for w in b.windows {
                 let (mut min, mut max) = (level, level);
                 for d in &b.changes[w.steps.clone()] {
-                    level += d;
+                    level = level.wrapping_add(*d);
                     min = min.min(level);
                     max = max.max(level);
                 }
@@ -93,8 +93,8 @@ impl Track {
         let (mut peak, mut bound) = (self.peak, 0);
         if let Some(sweep) = self.sweep {
             let (lower, upper) = sweep.finish();
-            peak = peak.clamp(lower.min(upper), upper);
-            bound = (upper - peak).max(peak - lower);
+            peak = peak.clamp(lower.min(upper), lower.max(upper));
+            bound = upper.saturating_sub(peak).max(peak.saturating_sub(lower));
         }
         Peak { live: self.level, peak, bound, at: self.peak_at }
     }

@@ -7,7 +7,8 @@ use std::io::{self, BufRead, Read};
 
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
-const MAGIC: [u8; 4] = 0xfd2f_b528u32.to_le_bytes();
+/// How a frame begins.
+pub const MAGIC: [u8; 4] = 0xfd2f_b528u32.to_le_bytes();
 
 /// Reads the decompressed bytes of all frames.
 pub struct Frames<R> {
@@ -55,11 +56,9 @@ impl<R: BufRead> Frames<R> {
     fn decode(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
             if !self.inside {
-                let before = self.damaged;
                 if !self.find_frame()? {
                     return Ok(0);
                 }
-                debug_assert_eq!(before, self.damaged);
                 self.inside = true;
                 let mut magic = InBuffer::around(&MAGIC);
                 self.decoder.run(&mut magic, &mut OutBuffer::around(&mut out[..0]))?;
@@ -92,18 +91,13 @@ impl<R: BufRead> Read for Frames<R> {
         if out.is_empty() {
             return Ok(0);
         }
-        loop {
-            let made = if self.broken { 0 } else { self.decode(out)? };
-            if made > 0 {
-                return Ok(made);
-            }
-            if !self.broken {
-                return Ok(0);
-            }
+        let made = if self.broken { 0 } else { self.decode(out)? };
+        if made == 0 && self.broken {
             self.broken = false;
             out[0] = b'\n';
             return Ok(1);
         }
+        Ok(made)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::frames::Frames;
+use super::frames::{self, Frames};
 
 /// Lines longer than this are skipped and counted: the longest the shim writes is a hundred times shorter.
 pub const LINE_MAX: usize = 64 << 20;
@@ -40,6 +41,14 @@ impl Read for Bytes {
     }
 }
 
+/// Whether a trace is in zstd frames: its first bytes say so, or its name does and they are not those of a line.
+pub fn is_compressed(path: &Path, file: &File) -> io::Result<bool> {
+    let mut first = [0; 4];
+    let n = file.read_at(&mut first, 0)?;
+    let named = path.extension().is_some_and(|e| e == "zst");
+    Ok(first == frames::MAGIC || named && n > 0 && first[0] != b'{')
+}
+
 /// Gives the lines of a file without their line ends.
 pub struct LineReader {
     bytes: Bytes,
@@ -64,13 +73,13 @@ pub struct RawLine<'a> {
 }
 
 impl LineReader {
-    /// Opens a trace; `.zst` by name.
+    /// Opens a trace, compressed or not.
     pub fn open(path: &Path) -> io::Result<LineReader> {
         let file = File::open(path)?;
         if file.metadata()?.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let bytes = if path.extension().is_some_and(|e| e == "zst") {
+        let bytes = if is_compressed(path, &file)? {
             Bytes::Zstd(Box::new(Frames::new(BufReader::with_capacity(256 << 10, file))?))
         } else {
             Bytes::Plain(file)
@@ -183,6 +192,17 @@ mod tests {
         let long = vec![b'x'; 1 << 20];
         let all = lines_of(&[&long[..], b"\nshort\n", &long[..300_000], b"\n"].concat());
         assert_eq!(all.iter().map(|l| l.0.len()).collect::<Vec<_>>(), [1 << 20, 5, 300_000]);
+    }
+
+    #[test]
+    fn what_a_file_holds_counts_and_not_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let frame = zstd::encode_all(&b"{}\n"[..], 1).unwrap();
+        for (name, bytes) in [("a.jsonl.zst", &b"{}\n"[..]), ("b.jsonl.zst", &frame), ("c.jsonl", &frame), ("d.jsonl", b"{}\n")] {
+            let path = dir.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(LineReader::open(&path).unwrap().next_line().unwrap().unwrap().bytes, b"{}", "{name}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use memshim_format::record::op;
 
 use super::column::push_v93;
 use super::encode::{Address, KindRows, LaneLines, write_pending};
+use super::read;
 use super::ring::{self, Record};
 use super::spool::{Error, Lane, Owner, Spool};
 
@@ -41,7 +42,7 @@ struct Work {
 }
 
 /// Reads a spool. `tick_ns` is that of the image's header.
-pub fn read(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
+pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
     let spool = Spool::open(path)?;
     let mut problems = Vec::new();
     let mut work = Vec::new();
@@ -100,14 +101,24 @@ fn live_blocks(spool: &Spool, work: &[Work]) -> io::Result<Blocks> {
     let freed = |r: &&Record| matches!(r.op, op::FREE | op::REALLOC_FREE);
     let mut blocks: Blocks = work.iter().flat_map(|w| w.records.iter().filter(freed)).map(|r| (r.low, VecDeque::new())).collect();
     let committed: HashMap<u32, u64> = work.iter().map(|w| (w.number, w.lane.commit.seq)).collect();
+    let mut doomed = HashMap::<u64, VecDeque<(u32, u64)>>::new();
     if !blocks.is_empty() {
         spool.for_each_entry(|e| {
-            if let Some(found) = blocks.get_mut(&e.addr3())
-                && committed.get(&e.lane()).is_some_and(|&seq| e.seq() < seq & ((1 << 38) - 1) || seq >> 38 > 0)
-            {
-                found.push_back((e.lane(), e.seq()));
+            let before = committed.get(&e.lane()).is_some_and(|&seq| e.seq() < seq & ((1 << 38) - 1) || seq >> 38 > 0);
+            let Some(found) = blocks.get_mut(&e.addr3()).filter(|_| before) else { return };
+            let (block, doomed) = ((e.lane(), e.seq()), doomed.entry(e.addr3()).or_default());
+            // An entry that was being moved can stand there twice.
+            if found.contains(&block) || doomed.contains(&block) {
+                return;
             }
+            // One that a record after the commit has ended goes before another of its address.
+            if e.dead() { doomed } else { found }.push_back(block);
         })?;
+    }
+    for (addr3, first) in doomed {
+        if let Some(found) = blocks.get_mut(&addr3) {
+            first.into_iter().rev().for_each(|block| found.push_front(block));
+        }
     }
     Ok(blocks)
 }
@@ -266,7 +277,7 @@ pub fn finalise(trace: &Path, spools: &[PathBuf], tick_ns: u64) -> io::Result<(V
     let (mut done, mut problems) = (Vec::new(), Vec::new());
     let mut text = Vec::new();
     for spool in spools {
-        match read(spool, tick_ns) {
+        match recover(spool, tick_ns) {
             Ok(recovered) => {
                 text.extend(recovered.lines);
                 problems.extend(recovered.problems);
@@ -279,7 +290,7 @@ pub fn finalise(trace: &Path, spools: &[PathBuf], tick_ns: u64) -> io::Result<(V
         return Ok((done, problems));
     }
     let mut file = fs::OpenOptions::new().read(true).append(true).open(trace)?;
-    if trace.extension().is_some_and(|e| e == "zst") {
+    if read::is_compressed(trace, &file)? {
         text = zstd::encode_all(&text[..], 1)?;
     } else if file.seek(SeekFrom::End(0))? > 0 {
         // A torn last line must not swallow the first of ours.

@@ -43,7 +43,7 @@ pub struct Spool {
     pub group: u64,
     pub failed: u64,
     pub lanes: u32,
-    pub table_slots: u64,
+    pub table_buckets: u64,
     /// The live table is lost with the process: it was not in the spool.
     pub table_private: bool,
     /// errno of the write that ended the recording, 0 for none.
@@ -141,7 +141,7 @@ impl Spool {
             group: h.u64(offset_of!(Header, group)),
             failed: h.u64(offset_of!(Header, failed)),
             lanes: h.u32(offset_of!(Header, lanes)).min(layout::LANES_MAX as u32),
-            table_slots: h.u64(offset_of!(Header, table_slots)),
+            table_buckets: h.u64(offset_of!(Header, table_buckets)),
             table_private: h.u32(offset_of!(Header, table_private)) != 0,
             trouble: h.u32(offset_of!(Header, trouble)),
             side: read_at(&file, layout::SIDE_OFF as u64, h.u64(offset_of!(Header, side_len)).min(layout::SIDE_CAP as u64) as usize)?,
@@ -182,11 +182,11 @@ impl Spool {
         })
     }
 
-    /// Calls `each` for every entry of the live table; holes of the file are passed over.
+    /// Calls `each` for every entry of the live table's buckets; holes of the file are passed over.
     pub fn for_each_entry(&self, mut each: impl FnMut(Entry)) -> io::Result<()> {
-        const CHUNK: u64 = 12 << 16;
+        const CHUNK: u64 = 64 << 14;
         let start = layout::TABLE_OFF as u64;
-        let end = self.len.min(start.saturating_add(self.table_slots.saturating_mul(12)));
+        let end = self.len.min(start.saturating_add(self.table_buckets.saturating_mul(64)));
         let mut at = start;
         while at < end {
             // A file system without holes says that all is data; one that knows nothing of them fails: then everything is read.
@@ -195,9 +195,10 @@ impl Spool {
                 Err(nix::errno::Errno::ENXIO) => return Ok(()),
                 Err(_) => at,
             };
-            at = start + (data.max(at) - start) / 12 * 12;
+            at = start + (data.max(at) - start) / 64 * 64;
             let chunk = read_at(&self.file, at, CHUNK.min(end.saturating_sub(at)) as usize)?;
-            for slot in chunk.chunks_exact(12) {
+            let slots = chunk.chunks_exact(64).flat_map(|bucket| bucket[..12 * layout::BUCKET_ENTRIES].chunks_exact(12));
+            for slot in slots {
                 let f = Fields(slot);
                 let entry = Entry { lo: f.u64(0), hi: f.u32(8) };
                 if entry.addr3() != 0 {

@@ -117,9 +117,11 @@ static int other_user(char **args)
         if (entry->d_name[0] == '.') continue;
         snprintf(path, sizeof path, "/proc/self/task/%s/status", entry->d_name);
         int file = open(path, O_RDONLY | O_CLOEXEC);
+        if (file < 0) continue; /* it has ended meanwhile */
         ssize_t length = read(file, text, sizeof text - 1);
         close(file);
-        text[length < 0 ? 0 : length] = 0;
+        if (length <= 0) continue;
+        text[length] = 0;
         char *uid = strstr(text, "Uid:");
         threads++;
         changed += uid && atoi(uid + 4) == 61235;

@@ -51,6 +51,19 @@ macro_rules! exits {
 }
 exits!(_exit _Exit);
 
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quick_exit(code: c_int) -> ! {
+    ready();
+    init::QUICK_CODE.store(code, core::sync::atomic::Ordering::Relaxed);
+    // SAFETY: passed on as called; it does not return.
+    unsafe {
+        call_real!(quick_exit(code), ());
+        _exit(code)
+    }
+}
+
 macro_rules! spawns {
     ($($name:ident)*) => { $(
         /// # Safety

@@ -51,6 +51,7 @@ macro_rules! for_each_hook {
     fork() -> c_int, process;
     _exit(code: c_int) -> (), process;
     _Exit(code: c_int) -> (), process;
+    quick_exit(code: c_int) -> (), process;
     execve(path: *const c_char, argv: *const *const c_char, env: *const *const c_char) -> c_int, exec;
     execv(path: *const c_char, argv: *const *const c_char) -> c_int, exec;
     execvp(path: *const c_char, argv: *const *const c_char) -> c_int, exec;

@@ -252,10 +252,9 @@ proptest! {
     #[test]
     fn the_table_agrees_with_a_page_by_page_model(events in proptest::collection::vec(any_event(), 1..60)) {
         let mut table = MapTable::new(4096);
-        let mut pages = Pages { 0: Default::default() };
+        let mut pages = Pages::default();
         for e in &events {
             table.apply(e);
-            // The model's walk shares the rule for a tail in place with the table only through the kernel's: see `resize`.
             pages.apply(e);
             let t = table.totals();
             for (class, kinds) in [(t.anon, &[0, 6][..]), (t.file, &[2, 3]), (t.shared, &[1, 4, 5, 7]), (t.stack, &[8])] {

@@ -1,0 +1,133 @@
+//! How fast a full trace is read, and in how much memory: `cargo bench --bench analyze [-- millions-of-events [live-blocks]]`.
+//! On one core: `taskset -c 0 cargo bench …`. A trace of 5 GB: `-- 1700 5000000` (the first of the three).
+//!
+//! Three synthetic traces, one lane each but for the last: `churn` (random sizes, live blocks, random victims), `bulk`
+//! (build up, tear down in order), `threads` (four lanes, a quarter of the frees by another lane).
+
+#[path = "../tests/support/writer.rs"]
+#[allow(dead_code)]
+mod writer;
+
+use memshim::analyze::{Options, analyze};
+use memshim::model::load::Progress;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Instant;
+use writer::{Old, Token, Writer};
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// Writes the trace out as it grows, so that the memory measured is the reader's.
+struct Sink(std::fs::File);
+
+impl Sink {
+    fn flush_when_full(&mut self, w: &mut Writer, lane: u32) {
+        if w.pending(lane) >= 4096 {
+            self.flush(w);
+        }
+    }
+
+    fn flush(&mut self, w: &mut Writer) {
+        w.flush();
+        self.0.write_all(&w.out).unwrap();
+        w.out.clear();
+    }
+}
+
+fn churn(events: u64, lanes: u32, most: usize, sink: &mut Sink) {
+    let mut w = Writer::new(1, "full", "");
+    let mut random = Random(88172645463325252);
+    let kinds: Vec<u64> = (0..200).map(|i| w.kind(i % 3, 16 + 24 * i as i64, 8, 0)).collect();
+    let mut live: Vec<Token> = Vec::new();
+    for e in 0..events {
+        let mut lane = random.below(lanes as u64) as u32;
+        if e % 97 == 0 {
+            for l in 0..lanes {
+                w.at(l, 2000 + e * 50, w.pending(l) > 256);
+            }
+        }
+        w.at(lane, 2000 + e * 50, false);
+        if live.len() < most / 2 || live.len() < most && random.below(2) == 0 {
+            live.push(w.alloc(lane, kinds[random.below(200) as usize], None, None));
+        } else {
+            let victim = live.swap_remove(random.below(live.len() as u64) as usize);
+            if random.below(4) > 0 {
+                lane = victim.lane;
+            }
+            w.at(lane, 2000 + e * 50, false);
+            w.free(lane, Old::Block(victim));
+        }
+        sink.flush_when_full(&mut w, lane);
+    }
+    sink.flush(&mut w);
+}
+
+fn bulk(events: u64, sink: &mut Sink) {
+    let mut w = Writer::new(1, "full", "");
+    let kind = w.kind(0, 56, 0, 0);
+    let temporary = w.kind(0, 120, 0, 0);
+    let mut live = Vec::new();
+    for e in 0..events / 4 {
+        w.at(0, 2000 + e * 100, e % 256 == 0);
+        live.push(w.alloc(0, kind, None, None));
+        let t = w.alloc(0, temporary, None, None);
+        w.free(0, Old::Block(t));
+        if live.len() == 1_000_000 || e + 1 == events / 4 {
+            for b in live.drain(..) {
+                w.free(0, Old::Block(b));
+                sink.flush_when_full(&mut w, 0);
+            }
+        }
+        sink.flush_when_full(&mut w, 0);
+    }
+    sink.flush(&mut w);
+}
+
+fn measure(name: &str, write: impl FnOnce(&mut Sink)) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.jsonl");
+    write(&mut Sink(std::fs::File::create(&path).unwrap()));
+    let bytes = path.metadata().unwrap().len() as f64;
+    let before = status("VmRSS");
+    let (seconds, events) = (0..3).map(|_| read(&path)).min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+    let events = events as f64;
+    println!(
+        "{name:8} {events:>11} events {:>5.2} B/event {:>6.1} M events/s {:>4.0} MB/s   {before} kB before, {} kB at most",
+        bytes / events,
+        events / seconds / 1e6,
+        bytes / seconds / 1e6,
+        status("VmHWM")
+    );
+}
+
+fn read(path: &Path) -> (f64, u64) {
+    let start = Instant::now();
+    let report = analyze(&[path.to_path_buf()], &Options::default(), &Progress::default()).unwrap();
+    let seconds = start.elapsed().as_secs_f64();
+    let run = &report.runs[0];
+    assert!(run.missing.iter().all(|m| m.what == "the end"), "{:?}", run.missing);
+    (seconds, run.events.recorded)
+}
+
+fn status(key: &str) -> String {
+    let all = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    all.lines().find(|l| l.starts_with(key)).and_then(|l| l.split_whitespace().nth(1)).unwrap_or_default().to_string()
+}
+
+fn main() {
+    let numbers: Vec<u64> = std::env::args().filter_map(|a| a.parse().ok()).collect();
+    let events = numbers.first().unwrap_or(&20) * 1_000_000;
+    let most = *numbers.get(1).unwrap_or(&100_000) as usize;
+    measure("churn", |sink| churn(events, 1, most, sink));
+    measure("bulk", |sink| bulk(events, sink));
+    measure("threads", |sink| churn(events, 4, most, sink));
+}

@@ -1,0 +1,200 @@
+//! How much heap: totals, live, peak with its bound, by function and by size.
+
+use std::collections::BTreeMap;
+
+use super::Options;
+use super::report::{Events, Function, Heap, Mode, Selected, SizeEstimate, Usable};
+use crate::model::image::{ImageEnd, function_name, releases};
+use crate::model::track::Peak;
+use crate::model::units::{Bytes, Nanos};
+
+/// The events of an image; what is missing of them is counted as lost. A call that a kill interrupted was counted and never became an
+/// event: it is neither, and [`under_way`] says how many there were.
+pub fn events(image: &ImageEnd, mode: Mode) -> Events {
+    let recorded = image.totals.events;
+    let declared = declared_lost(image);
+    let rest = counted(image).saturating_sub(recorded).saturating_sub(under_way(image, mode));
+    let (unrecorded, lost) = match mode {
+        Mode::Full if image.seen.running => (0, declared.min(rest)),
+        Mode::Full => (0, rest),
+        _ => (rest.saturating_sub(declared), declared.min(rest)),
+    };
+    Events {
+        counted: recorded + unrecorded + lost,
+        recorded,
+        unrecorded,
+        lost,
+        unknown_frees: image.totals.unknown_frees,
+        failed: image.counts.failed,
+    }
+}
+
+fn counted(image: &ImageEnd) -> u64 {
+    let at_end = image.seen.end.as_ref().and_then(|e| e.counted).unwrap_or(0).min(1 << 60);
+    image.counts.calls().max(at_end)
+}
+
+/// Events that the shim says it could not record.
+pub fn declared_lost(image: &ImageEnd) -> u64 {
+    image.counts.lost.max(image.seen.lost.values().sum())
+}
+
+/// Calls in which the process was killed: at most one a thread, counted first and recorded after.
+pub fn under_way(image: &ImageEnd, mode: Mode) -> u64 {
+    let rest = counted(image).saturating_sub(image.totals.events);
+    let interrupted = mode == Mode::Full && image.seen.end.is_none() && image.seen.recovered;
+    if interrupted && declared_lost(image) == 0 && rest <= image.counts.lanes.len() as u64 { rest } else { 0 }
+}
+
+/// See the module.
+pub fn heap(image: &ImageEnd, mode: Mode, options: &Options) -> Heap {
+    let start = Nanos(image.header.mono_ns);
+    let mut heap = Heap {
+        requested_bytes: requested(image),
+        by_function: by_function(image, mode),
+        inherited_bytes: Bytes::of_balance(image.header.inherited.as_ref().map_or(0, |i| i.live)),
+        unknown_freed_bytes: Bytes(image.totals.unknown_bytes),
+        big: image.header.big,
+        sample: image.header.sample,
+        ..Heap::default()
+    };
+    heap.reallocs = heap.by_function.iter().filter(|(name, _)| name.contains("realloc")).map(|(_, f)| f.allocs).sum();
+    match mode {
+        Mode::Full => full(image, start, &mut heap),
+        _ => fast(image, start, &mut heap),
+    }
+    if mode == Mode::Full {
+        heap.selected = image.heap.selected.map(|(bytes, allocs)| selected(image, bytes, allocs, &options.sizes));
+    }
+    (heap.sizes, heap.sizes_estimated) = sizes(image, mode);
+    heap
+}
+
+fn full(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
+    let (requested, usable) = (image.heap.requested, image.heap.usable);
+    heap.allocs = image.totals.allocs;
+    heap.frees = image.totals.frees;
+    heap.live_bytes = Bytes::of_balance(requested.live);
+    heap.live_allocs = image.heap.live_blocks;
+    heap.live_bound_bytes = Some(Bytes(0));
+    heap.peak_bytes = Bytes::of_balance(requested.peak);
+    heap.peak_bound_bytes = Some(Bytes::of_balance(requested.bound));
+    heap.peak_at_s = Some(Nanos(requested.at).seconds_since(start));
+    heap.temporary_allocs = Some(image.totals.temporary);
+    heap.leaked_allocs = image.heap.live_blocks;
+    heap.leaked_bytes = image.kinds.used().map(|k| Bytes((k.allocs - k.frees.min(k.allocs)).saturating_mul(k.size))).sum();
+    heap.usable = Usable { live_bytes: Bytes::of_balance(usable.live), peak_bytes: Bytes::of_balance(usable.peak) };
+}
+
+/// Fast mode knows usable sizes: of each lane at each `calls` line, and its highest since the one before.
+fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
+    let counts = &image.counts;
+    heap.allocs = counts.lanes.values().map(|l| l.allocs).sum();
+    heap.frees = counts.lanes.values().map(|l| l.frees).sum();
+    heap.live_bytes = Bytes::of_balance(counts.lanes_live());
+    heap.live_allocs = counts.blocks.max(0) as u64;
+    // Between the two nobody knows; the middle is wrong by least. By requested size the peak is lower by at most the slack of the
+    // blocks that were live.
+    let peak = counts.lower + (counts.upper - counts.lower) / 2;
+    heap.peak_bytes = Bytes::of_balance(peak);
+    heap.peak_at_s = Some(Nanos(counts.lower_at).seconds_since(start));
+    let slack_of = |blocks: i64| image.header.slack.map(|slack| Bytes(slack.saturating_mul(blocks.max(0) as u64)));
+    heap.peak_bound_bytes = slack_of(counts.most_blocks).map(|slack| Bytes::of_balance(counts.upper - peak).max(Bytes::of_balance(peak - counts.lower) + slack));
+    heap.live_bound_bytes = slack_of(counts.blocks);
+    heap.leaked_allocs = heap.live_allocs;
+    heap.leaked_bytes = heap.live_bytes;
+    heap.usable = Usable { live_bytes: heap.live_bytes, peak_bytes: heap.peak_bytes };
+}
+
+fn requested(image: &ImageEnd) -> Bytes {
+    let allocating = |(func, row): (usize, &(u64, u64))| (!releases(&function_name(&image.header, func))).then_some(Bytes(row.1));
+    let counted: Bytes = image.counts.by_fn.iter().enumerate().filter_map(allocating).sum();
+    let recorded = image.kinds.used().map(|k| Bytes(k.allocs.saturating_mul(k.size))).sum();
+    if image.header.mode == "full" { counted.max(recorded) } else { counted }
+}
+
+fn by_function(image: &ImageEnd, mode: Mode) -> BTreeMap<String, Function> {
+    let mut replaced = BTreeMap::<u32, u64>::new();
+    for k in image.kinds.used().filter(|k| k.replaces()) {
+        *replaced.entry(k.func).or_default() += k.allocs;
+    }
+    let rows = image.counts.by_fn.iter().enumerate().filter(|(_, row)| row.0 > 0);
+    rows.map(|(func, &(calls, bytes))| {
+        let name = function_name(&image.header, func);
+        let frees = match (releases(&name), name.contains("realloc"), mode) {
+            (true, ..) => Some(calls),
+            (_, true, Mode::Full) => Some(replaced.get(&(func as u32)).copied().unwrap_or(0)),
+            (_, true, _) => None,
+            _ => Some(0),
+        };
+        let allocs = if releases(&name) { 0 } else { calls };
+        (name, Function { allocs, frees, bytes: Bytes(bytes) })
+    })
+    .collect()
+}
+
+/// Exact rows and, in fast mode, estimates of the sizes that only samples tell of.
+fn sizes(image: &ImageEnd, mode: Mode) -> (Vec<[u64; 3]>, Vec<SizeEstimate>) {
+    let mut exact = BTreeMap::<u64, [u64; 2]>::new();
+    let mut sampled = BTreeMap::<u64, [u64; 2]>::new();
+    for k in image.kinds.used() {
+        let rows = if k.sampled() && mode != Mode::Full { &mut sampled } else { &mut exact };
+        let row = rows.entry(k.size).or_default();
+        row[0] += k.allocs;
+        row[1] += k.frees;
+    }
+    let estimates = sampled.into_iter().map(|(size, [allocs, frees])| estimate(size, allocs, frees, image.header.sample)).collect();
+    (exact.into_iter().map(|(size, [allocs, frees])| [size, allocs, frees]).collect(), estimates)
+}
+
+/// A call of `size` bytes is sampled with p = 1 − exp(−size/mean); n samples stand for n/p calls, with variance n(1−p)/p².
+pub fn estimate(size: u64, allocs: u64, frees: u64, mean: u64) -> SizeEstimate {
+    let p = -f64::exp_m1(-(size.max(1) as f64) / mean.max(1) as f64);
+    let stderr = |n: u64| (n as f64 * (1.0 - p)).sqrt() / p;
+    SizeEstimate {
+        size,
+        allocs: allocs as f64 / p,
+        allocs_stderr: stderr(allocs),
+        frees: frees as f64 / p,
+        frees_stderr: stderr(frees),
+        samples: allocs,
+    }
+}
+
+fn selected(image: &ImageEnd, bytes: Peak, allocs: Peak, sizes: &[u64]) -> Selected {
+    let mut rows = BTreeMap::<(String, u64), [u64; 2]>::new();
+    for k in image.kinds.used().filter(|k| k.selected) {
+        let row = rows.entry((function_name(&image.header, k.func as usize), k.size)).or_default();
+        row[0] += k.allocs;
+        row[1] += k.frees;
+    }
+    let mut by_function = BTreeMap::<String, Vec<[u64; 3]>>::new();
+    for ((name, size), [allocs, frees]) in rows {
+        by_function.entry(name).or_default().push([size, allocs, frees]);
+    }
+    Selected {
+        by_function,
+        sizes: sizes.to_vec(),
+        peak_bytes: Bytes::of_balance(bytes.peak),
+        peak_bound_bytes: Bytes::of_balance(bytes.bound),
+        peak_allocs: allocs.peak.max(0) as u64,
+        peak_bound_allocs: allocs.bound.max(0) as u64,
+        live_bytes: Bytes::of_balance(bytes.live),
+        live_allocs: allocs.live.max(0) as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_is_unbiased_and_its_error_shrinks_with_size() {
+        let mean = 524_288;
+        let e = estimate(65_535, 1000, 900, mean);
+        let p = 1.0 - (-65_535.0f64 / mean as f64).exp();
+        assert!((e.allocs - 1000.0 / p).abs() < 1e-6);
+        assert!(e.allocs_stderr / e.allocs < 0.032);
+        assert!(estimate(16, 1, 0, mean).allocs_stderr > 0.99 * estimate(16, 1, 0, mean).allocs);
+    }
+}

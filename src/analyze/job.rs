@@ -1,0 +1,128 @@
+//! The job as a whole: what all processes needed at once, and which rank needed most.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::report::{EndKind, Report, Run};
+use crate::model::units::Bytes;
+
+/// Orders the runs (parents before children), relates them to each other and fills in the job.
+pub fn complete(report: &mut Report) {
+    order(&mut report.runs);
+    children_peaks(&mut report.runs);
+    let runs = &report.runs;
+    let job = &mut report.job;
+    job.processes = runs.iter().map(|r| (&r.host, r.pid, process_start(runs, r))).map(|(h, p, s)| (h, p, s.to_bits())).collect::<BTreeSet<_>>().len() as u64;
+    job.hosts = runs.iter().map(|r| &r.host).collect::<BTreeSet<_>>().len() as u64;
+    let ranks: BTreeSet<i64> = runs.iter().filter_map(|r| r.rank).collect();
+    job.ranks = ranks.len() as u64;
+    job.events_read = runs.iter().fold(0, |sum, r| sum.saturating_add(r.events.recorded));
+
+    let first = runs.iter().map(|r| r.start_unix_s).fold(f64::INFINITY, f64::min);
+    let hosts: BTreeSet<&str> = runs.iter().map(|r| r.host.as_str()).collect();
+    for host in hosts {
+        let (peak, at) = together(runs.iter().filter(|r| r.host == host));
+        if peak > job.peak_bytes {
+            (job.peak_bytes, job.peak_at_s) = (peak, Some(at - first));
+        }
+    }
+    let peaks: BTreeMap<i64, Bytes> = ranks.iter().map(|&rank| (rank, together(runs.iter().filter(|r| r.rank == Some(rank))).0)).collect();
+    job.worst_rank = peaks.iter().max_by_key(|(rank, peak)| (**peak, std::cmp::Reverse(**rank))).map(|(rank, _)| *rank);
+    let mean = peaks.values().map(|b| b.0 as f64).sum::<f64>() / peaks.len().max(1) as f64;
+    job.imbalance = job.worst_rank.and_then(|r| peaks.get(&r)).filter(|_| mean > 0.0).map(|worst| worst.0 as f64 / mean);
+    const MIB: u64 = 1 << 20;
+    job.request_mem_bytes = Bytes((job.peak_bytes.0 + job.peak_bytes.0 / 10).div_ceil(MIB) * MIB);
+}
+
+/// Start of the process's first image: tells apart processes that had the same pid one after another.
+fn process_start(runs: &[Run], run: &Run) -> f64 {
+    let same = |r: &&Run| r.host == run.host && r.pid == run.pid && r.file == run.file && r.exec <= run.exec;
+    runs.iter().filter(same).map(|r| r.start_unix_s).fold(run.start_unix_s, f64::min)
+}
+
+/// Most resident memory at once, and when (Unix time): every run holds each of its samples until the next, and nothing after its end.
+fn together<'a>(runs: impl Iterator<Item = &'a Run>) -> (Bytes, f64) {
+    let mut steps = Vec::new();
+    for (i, run) in runs.enumerate() {
+        for s in &run.samples {
+            steps.push((run.start_unix_s + s.t_s, i, s.rss.0));
+        }
+        if run.samples.is_empty() && run.rss.peak_bytes.0 > 0 {
+            steps.push((run.start_unix_s, i, run.rss.peak_bytes.0));
+        }
+        if run.end.kind != EndKind::Running {
+            steps.push((run.start_unix_s + run.wall_s, i, 0));
+        }
+    }
+    steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut now = BTreeMap::new();
+    let (mut sum, mut most, mut at) = (0u64, 0u64, 0.0);
+    for (t, i, rss) in steps {
+        // No machine has more; damaged numbers stay numbers.
+        let rss = rss.min(1 << 48);
+        let before = now.insert(i, rss).unwrap_or(0);
+        sum = sum - before + rss;
+        if sum > most {
+            (most, at) = (sum, t);
+        }
+    }
+    (Bytes(most), at)
+}
+
+/// Parents before their children, siblings by start, images of a process in order.
+fn order(runs: &mut [Run]) {
+    runs.sort_by(|a, b| (&a.host, a.start_unix_s).partial_cmp(&(&b.host, b.start_unix_s)).unwrap_or(std::cmp::Ordering::Equal));
+    runs.sort_by_key(|r| r.rank);
+}
+
+/// `children.rss_peak_bytes`: the children's own high-water marks, not RUSAGE_CHILDREN, which keeps what a fork inherited.
+fn children_peaks(runs: &mut [Run]) {
+    let high = |r: &Run| r.rss.hwm_bytes.unwrap_or_default().max(r.rss.peak_bytes).max(r.rss.outside_hwm_bytes.unwrap_or_default());
+    let mut peaks: BTreeMap<(String, u32), (Bytes, BTreeSet<u32>)> = BTreeMap::new();
+    for r in runs.iter() {
+        let of = peaks.entry((r.host.clone(), r.ppid)).or_default();
+        of.0 = of.0.max(high(r));
+        of.1.insert(r.pid);
+    }
+    for r in runs.iter_mut() {
+        if let Some((peak, pids)) = peaks.get(&(r.host.clone(), r.pid)) {
+            r.children.rss_peak_bytes = Some(*peak);
+            r.children.count = r.children.count.max(pids.len() as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::{Rss, Sample};
+    use super::*;
+
+    fn run(pid: u32, rank: i64, start: f64, samples: &[(f64, u64)]) -> Run {
+        Run {
+            pid,
+            rank: Some(rank),
+            host: "h".into(),
+            start_unix_s: start,
+            wall_s: 10.0,
+            samples: samples.iter().map(|&(t_s, rss)| Sample { t_s, rss: Bytes(rss), ..Sample::default() }).collect(),
+            rss: Rss { peak_bytes: Bytes(samples.iter().map(|s| s.1).max().unwrap()), ..Rss::default() },
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn the_peak_of_a_job_is_that_of_processes_at_the_same_time() {
+        let mut report = Report { runs: vec![run(1, 0, 100.0, &[(0.0, 50), (5.0, 200)]), run(2, 1, 102.0, &[(0.0, 100), (2.0, 10)])], ..Report::default() };
+        complete(&mut report);
+        assert_eq!(report.job.peak_bytes, Bytes(210));
+        assert_eq!(report.job.peak_at_s, Some(5.0));
+        assert_eq!((report.job.worst_rank, report.job.ranks, report.job.processes), (Some(0), 2, 2));
+        assert_eq!(report.job.imbalance, Some(200.0 / 150.0));
+    }
+
+    #[test]
+    fn nothing_is_held_after_the_end() {
+        let mut report = Report { runs: vec![run(1, 0, 100.0, &[(0.0, 50)]), run(2, 1, 111.0, &[(0.0, 60)])], ..Report::default() };
+        complete(&mut report);
+        assert_eq!(report.job.peak_bytes, Bytes(60));
+    }
+}

@@ -1,0 +1,72 @@
+//! What is not in the numbers, and why: every count of something dropped, torn or not understood becomes a line here.
+
+use super::heap;
+use super::report::{End, EndKind, Events, Missing, Mode};
+use crate::model::image::ImageEnd;
+use crate::model::load::Loaded;
+
+/// Of one image.
+pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End) -> Vec<Missing> {
+    let t = &image.totals;
+    let seen = &image.seen;
+    let mut all = Vec::new();
+    let mut add = |what: &str, count: u64, why: &str| {
+        if count > 0 {
+            all.push(Missing { what: what.into(), count, why: why.into() });
+        }
+    };
+    let declared = heap::declared_lost(image);
+    for (why, n) in &seen.lost {
+        add("events", *n, why);
+    }
+    add("events", declared.saturating_sub(seen.lost.values().sum()), "a ring was full");
+    add("calls", heap::under_way(image, mode), "the process was killed inside them");
+    if mode == Mode::Full && !seen.running {
+        add("events", events.lost.saturating_sub(declared), "counted, but not in what could be read of the trace");
+        add("events", declared.saturating_sub(events.lost), "said to be lost, but no call is missing");
+    }
+    add("allocations", t.gap_allocs, "a batch between two others is not there");
+    add("batches", t.overlaps, "they begin before the batch before them ends");
+    add("batches", t.miscounted, "their columns hold another number of events than they say");
+    add("codes", t.bad_codes, "they mean nothing, or a column breaks off");
+    add("sizes of allocations", t.unknown_kinds, "their kind is not in the dictionary");
+    add("allocations of freed blocks", t.unmatched, "the block was not live, so far as this trace knows");
+    add("kinds", seen.bad_kinds, "their numbers can't be");
+    add("lines", seen.useless, "nothing in them could be used");
+    add("calls of mmap and the like", image.maps.late, "they came too late to be put in order, or twice");
+    add("calls of mmap and the like", image.maps.unknown, "of a kind this version does not know");
+    add("histories of mapped regions", image.maps.regions_left_out, "more than are kept; their bytes are in the sums");
+    if seen.running {
+        add("the latest events", 1, "the process is running: they are in its memory and come with its next batch");
+    }
+    if end.kind == EndKind::Killed && !seen.recovered {
+        let why = match image.header.spool.0.strip_prefix("private") {
+            Some(rest) => format!("killed, and its shared memory was private{rest}"),
+            None => "it ended without saying so, and its spool is not beside the trace".to_string(),
+        };
+        add("the end", 1, &why);
+    }
+    all
+}
+
+/// Of a file as a whole.
+pub fn of_file(file: &Loaded) -> Vec<Missing> {
+    let d = &file.damage;
+    let mut all = Vec::new();
+    let mut add = |what: &str, count: u64, why: String| {
+        if count > 0 {
+            all.push(Missing { what: what.into(), count, why });
+        }
+    };
+    add("last line", d.torn_tail as u64, "it breaks off".into());
+    let first = d.first.as_ref().map_or(String::new(), |(line, why)| format!("; the first is line {line}: {why}"));
+    add("lines", d.lines, format!("they can't be read{first}"));
+    add("lines", d.unknown_types, "of a type this version does not know".into());
+    add("compressed frames", d.frames, "damaged or cut off".into());
+    add("lines", file.homeless, "of a process of which there is no header".into());
+    add("rest of the file", d.error.is_some() as u64, d.error.clone().unwrap_or_default());
+    for problem in &file.spool_problems {
+        add("spool", 1, problem.clone());
+    }
+    all
+}

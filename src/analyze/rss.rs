@@ -1,0 +1,42 @@
+//! Resident memory: its peak, and what it was made of then.
+
+use super::report::{AtPeak, Maps, Rss};
+use crate::model::image::ImageEnd;
+use crate::model::timeline::Series;
+use crate::model::units::{Bytes, Nanos};
+use serde_json::Value;
+
+/// See the module. `maps` as assembled for the same image.
+pub fn rss(image: &ImageEnd, maps: &Maps) -> Rss {
+    let seen = &image.seen;
+    let start = Nanos(image.header.mono_ns);
+    let outside = |key: &str| seen.outside.as_ref().and_then(|o| o.get(key)).and_then(Value::as_u64).map(Bytes);
+    let mut rss = Rss {
+        hwm_bytes: (seen.hwm.0 > 0).then_some(seen.hwm),
+        outside_hwm_bytes: outside("hwm"),
+        end_bytes: seen.rss_last.map(|r| Bytes(r.rss)),
+        ..Rss::default()
+    };
+    if let Some(peak) = seen.rss_peak {
+        rss.peak_bytes = Bytes(peak.rss);
+        rss.peak_at_s = Some(Nanos(peak.t).seconds_since(start));
+        let heap = seen.rss_peak_heap.unwrap_or_else(|| Bytes(image.timeline.level_at(peak.t, Series::Heap)));
+        let maps_anon = Bytes(image.timeline.level_at(peak.t, Series::Maps));
+        let brk = maps.brk.peak_bytes;
+        let known = [peak.file, peak.shmem, heap.0, maps_anon.0, brk.0, peak.stk];
+        rss.at_peak = Some(AtPeak {
+            t_s: Nanos(peak.t).seconds_since(start),
+            rss: Bytes(peak.rss),
+            anon: Bytes(peak.anon),
+            file: Bytes(peak.file),
+            shmem: Bytes(peak.shmem),
+            hugetlb: Bytes(peak.hugetlb),
+            heap,
+            maps_anon,
+            brk,
+            stack: Bytes(peak.stk),
+            unaccounted: known.iter().fold(peak.rss as i64, |rest, n| rest.saturating_sub_unsigned(*n)),
+        });
+    }
+    rss
+}

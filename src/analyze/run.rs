@@ -1,0 +1,120 @@
+//! One image's answers put together.
+
+use super::Options;
+use super::clock::rfc3339;
+use super::ending::ending;
+use super::report::{Children, Mode, Run, SAMPLES_SHOWN, Sample, THREADS_SHOWN, Thread};
+use super::{heap, maps, missing, rss};
+use crate::model::image::ImageEnd;
+use crate::model::load::Loaded;
+use crate::model::units::{Bytes, Nanos};
+use serde_json::Value;
+
+/// The runs of a file, in the order of their headers.
+pub fn runs_of(file: Loaded, options: &Options) -> Vec<Run> {
+    let path = file.path.display().to_string();
+    let of_file = missing::of_file(&file);
+    let images: Vec<(u32, u64, u32)> = file.images.iter().map(|i| (i.header.pid, i.header.start_ticks, i.header.exec)).collect();
+    let mut runs: Vec<Run> = file
+        .images
+        .into_iter()
+        .map(|image| {
+            let h = &image.header;
+            let next = images.iter().any(|(pid, start, exec)| (*pid, *start) == (h.pid, h.start_ticks) && *exec > h.exec);
+            run(image, path.clone(), next, options)
+        })
+        .collect();
+    if let Some(last) = runs.last_mut() {
+        last.missing.extend(of_file);
+    }
+    runs
+}
+
+fn run(image: ImageEnd, file: String, next_image: bool, options: &Options) -> Run {
+    let h = &image.header;
+    let seen = &image.seen;
+    let mode = match h.mode.as_str() {
+        "full" => Mode::Full,
+        "fast" => Mode::Fast,
+        _ => Mode::Off,
+    };
+    let end = ending(h, seen, next_image);
+    let events = heap::events(&image, mode);
+    let maps = maps::maps(&image);
+    Run {
+        pid: h.pid,
+        ppid: h.ppid,
+        rank: rank(&h.rank),
+        job_id: text(&h.job),
+        host: h.host.0.clone(),
+        command: h.argv.iter().map(|a| a.0.clone()).collect(),
+        exe: h.exe.0.clone(),
+        cwd: h.cwd.0.clone(),
+        python: h.python.as_ref().map(|p| p.0.clone()),
+        mode,
+        exec: h.exec,
+        start: rfc3339(h.wall_ns),
+        start_unix_s: h.wall_ns as f64 / 1e9,
+        wall_s: seen.last_t.seconds_since(Nanos(h.mono_ns)),
+        cpu_s: cpu(&image),
+        allocator: h.allocator.0.clone(),
+        heap: heap::heap(&image, mode, options),
+        rss: rss::rss(&image, &maps),
+        maps,
+        children: Children {
+            rss_peak_bytes: None,
+            count: seen.child_count,
+            rusage_maxrss_bytes: seen.children_usage.as_ref().and_then(|u| u.get("maxrss")).and_then(Value::as_u64).map(Bytes),
+        },
+        threads: threads(&image),
+        threads_total: image.threads_total,
+        samples: samples(&image),
+        snapshots: seen.snapshots.clone(),
+        own: seen.own.clone(),
+        outside: seen.outside.clone(),
+        notes: seen.notes.clone(),
+        missing: missing::of_image(&image, &events, mode, &end),
+        file,
+        recovered: seen.recovered,
+        events,
+        end,
+    }
+}
+
+fn rank(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(s) => Some(s.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+fn cpu(image: &ImageEnd) -> Option<f64> {
+    let of = |usage: &Value| {
+        let ns = |key: &str| usage.get(key).and_then(Value::as_u64);
+        Some((ns("utime_ns")? as f64 + ns("stime_ns")? as f64) / 1e9)
+    };
+    let outside = image.seen.outside.as_ref().and_then(|o| o.get("rusage"));
+    image.seen.own_usage.as_ref().and_then(of).or_else(|| outside.and_then(of))
+}
+
+fn threads(image: &ImageEnd) -> Vec<Thread> {
+    let shown = image.threads.iter().take(THREADS_SHOWN);
+    shown
+        .map(|t| Thread { tid: t.tid, name: t.name.clone(), allocs: t.allocs, bytes: Bytes(t.bytes), peak_bytes: Bytes::of_balance(t.peak) })
+        .collect()
+}
+
+fn samples(image: &ImageEnd) -> Vec<Sample> {
+    let start = Nanos(image.header.mono_ns);
+    let points = image.timeline.points();
+    debug_assert!(points.len() <= SAMPLES_SHOWN);
+    points
+        .iter()
+        .map(|p| Sample { t_s: Nanos(p.t).seconds_since(start), rss: Bytes(p.most[0]), heap: Bytes(p.most[1]), maps: Bytes(p.most[2]) })
+        .collect()
+}

@@ -1,0 +1,177 @@
+//! A report as one screen for a person: what ended how, the peak and what it was made of, who allocated, what is missing, what to type
+//! next. Every number says whether it is live, peak, total or temporary. Not for machines: that is `json`.
+
+mod memory;
+mod processes;
+mod trust;
+
+use super::{shell, timeline};
+use super::units::{percent, seconds};
+use crate::analyze::report::{End, EndKind, Mode, Report, Run};
+
+/// How the screen is.
+#[derive(Debug, Clone)]
+pub struct Style {
+    pub width: usize,
+    /// Signs outside ASCII can be shown.
+    pub unicode: bool,
+    /// The run to show; else the one with the most resident memory.
+    pub pid: Option<u32>,
+    /// What was given to `analyze`, for the command to type next.
+    pub traces: Vec<String>,
+}
+
+const BOLD: &str = "\x1b[1m";
+const YELLOW: &str = "\x1b[33m";
+const PLAIN: &str = "\x1b[0m";
+
+/// The width of the words in front of the blocks.
+const MARGIN: usize = 10;
+
+/// The whole screen, with ANSI styles; whoever prints it strips them where they don't belong.
+pub fn render(report: &Report, style: &Style) -> String {
+    let mut page = Page { lines: Vec::new(), width: style.width.clamp(60, 160) };
+    let shown = shown_run(report, style.pid);
+    if report.runs.len() > 1 {
+        processes::job(&mut page, report, shown);
+    }
+    if let Some(run) = shown {
+        head(&mut page, run);
+        memory::all(&mut page, run);
+        let chart = timeline::draw(&run.samples, run.wall_s, page.width - MARGIN);
+        if !chart.is_empty() {
+            page.block("over time", chart);
+            page.lines.push(format!("{:MARGIN$}         █ live heap   ░ rest of the resident memory", ""));
+        }
+        processes::threads(&mut page, run);
+        trust::all(&mut page, run);
+    }
+    trust::problems(&mut page, &report.problems);
+    page.next(next_command(report, shown, &style.traces));
+    let text = page.lines.join("\n") + "\n";
+    if style.unicode { text } else { ascii(&text) }
+}
+
+/// The run that a person most likely asks about: the one with the highest resident peak, then heap peak.
+fn shown_run(report: &Report, pid: Option<u32>) -> Option<&Run> {
+    let wanted = report.runs.iter().filter(|r| pid.is_none_or(|p| r.pid == p));
+    // `max_by_key` gives the last of equals; parents come first and are the better answer.
+    wanted.rev().max_by_key(|r| (peak_resident(r), r.heap.peak_bytes.0))
+}
+
+/// The largest figure that anyone saw: sampled, the process's own high-water mark, the one from outside.
+fn peak_resident(run: &Run) -> u64 {
+    let r = &run.rss;
+    [r.hwm_bytes, r.outside_hwm_bytes].into_iter().flatten().fold(r.peak_bytes, crate::model::units::Bytes::max).0
+}
+
+/// Lines on their way to the screen.
+struct Page {
+    lines: Vec<String>,
+    width: usize,
+}
+
+impl Page {
+    /// Lines with a word in the margin of the first.
+    fn block(&mut self, title: &str, lines: impl IntoIterator<Item = String>) {
+        for (i, line) in lines.into_iter().enumerate() {
+            let word = if i == 0 { title } else { "" };
+            self.lines.push(format!("{BOLD}{word:<MARGIN$}{PLAIN}{}", harmless(&line)));
+        }
+    }
+
+    fn warn(&mut self, title: &str, line: String) {
+        self.lines.push(format!("{BOLD}{YELLOW}{title:<MARGIN$}{PLAIN}{}", harmless(&line)));
+    }
+
+    fn gap(&mut self) {
+        self.lines.push(String::new());
+    }
+
+    fn next(&mut self, command: String) {
+        self.gap();
+        self.block("next", [command]);
+    }
+
+    /// Room right of the margin.
+    fn room(&self) -> usize {
+        self.width - MARGIN
+    }
+}
+
+fn head(page: &mut Page, run: &Run) {
+    page.block("command", [super::table::cut(&run.command.join(" "), page.room())]);
+    let mode = match run.mode {
+        Mode::Full => "full mode: every call an event",
+        Mode::Fast => "fast mode: big and sampled calls are events, all are counted",
+        Mode::Off => "mode off",
+    };
+    let python = run.python.as_ref().map(|v| format!(" · Python {v}")).unwrap_or_default();
+    let rank = run.rank.map(|r| format!(" · rank {r}")).unwrap_or_default();
+    page.block("process", [format!("pid {} on {}{rank}{python} · {} · {mode}", run.pid, run.host, run.allocator)]);
+    let cpu = run.cpu_s.map(|c| format!(", {} CPU ({})", seconds(c), percent(c, run.wall_s))).unwrap_or_default();
+    let line = format!("{} after {} wall{cpu}, started {}", ended(&run.end), seconds(run.wall_s), run.start);
+    match run.end.kind {
+        EndKind::Signaled | EndKind::Killed => page.warn("ended", line),
+        _ => page.block("ended", [line]),
+    }
+    page.gap();
+}
+
+fn ended(end: &End) -> String {
+    match (end.kind, end.code, end.signal) {
+        (EndKind::Exited, Some(code), _) => format!("exit code {code}"),
+        (EndKind::Exited, None, _) => "exited".into(),
+        (EndKind::Signaled, _, Some(n)) => format!("killed by signal {n}{}", signal_name(n)),
+        (EndKind::Signaled, _, None) => "killed by a signal".into(),
+        (EndKind::Exec, ..) => "went on as another program (exec)".into(),
+        (EndKind::Killed, ..) => "died without warning (killed, out of memory, or the power went)".into(),
+        (EndKind::Running, ..) => "still running".into(),
+    }
+}
+
+fn signal_name(n: i32) -> String {
+    nix::sys::signal::Signal::try_from(n).map(|s| format!(" ({s})")).unwrap_or_default()
+}
+
+fn next_command(report: &Report, shown: Option<&Run>, traces: &[String]) -> String {
+    let quoted = traces.iter().map(|t| shell::quoted(t)).collect::<Vec<_>>().join(" ");
+    match shown {
+        Some(run) if run.events.lost > 0 || run.mode == Mode::Fast && run.heap.peak_bound_bytes.is_some_and(|b| b.0 * 10 > run.heap.peak_bytes.0) => {
+            format!("memshim run --mode full -- {}    (exact peaks)", super::table::cut(&run.command.join(" "), 60))
+        }
+        _ if report.runs.len() > 1 => format!("memshim analyze {quoted} --pid PID    (another process), or --json"),
+        _ => format!("memshim analyze {quoted} --json    (everything)"),
+    }
+}
+
+/// A trace may hold anything, and a terminal obeys control characters.
+fn harmless(line: &str) -> String {
+    line.chars().map(|c| if c.is_whitespace() { ' ' } else if c.is_control() { '?' } else { c }).collect()
+}
+
+/// For terminals that only know ASCII.
+fn ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '█' | '▇' | '▆' | '▅' => out.push('#'),
+            '▄' | '▃' | '▂' | '▁' => out.push('_'),
+            '░' => out.push(':'),
+            '│' | '┤' => out.push('|'),
+            '└' | '├' => out.push('+'),
+            '─' | '–' | '−' | '·' => out.push('-'),
+            '±' => out.push_str("+-"),
+            '≤' => out.push_str("<="),
+            '…' => out.push('~'),
+            '→' => out.push_str("->"),
+            'µ' => out.push('u'),
+            c if c.is_ascii() => out.push(c),
+            _ => out.push('?'),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

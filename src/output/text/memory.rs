@@ -1,0 +1,154 @@
+//! Peak, heap and mappings of one run.
+
+use super::{Page, peak_resident};
+use crate::analyze::report::{AtPeak, Mode, Run};
+use crate::output::table::Table;
+use crate::output::units::{count, iec, iec_signed, percent, seconds};
+
+/// Figures from inside and from outside further apart than this share are pointed out (and 1 MiB, the grain of small programs).
+const AGREE_WITHIN: f64 = 0.05;
+const FUNCTIONS_SHOWN: usize = 4;
+
+pub fn all(page: &mut Page, run: &Run) {
+    resident(page, run);
+    heap(page, run);
+    maps(page, run);
+}
+
+fn resident(page: &mut Page, run: &Run) {
+    let r = &run.rss;
+    let top = peak_resident(run);
+    if top == 0 {
+        page.block("RESIDENT", ["no sample was taken".to_owned()]);
+        return;
+    }
+    // The time is that of the largest sample: it says when only where that is (nearly) the peak.
+    let sampled = top as f64 * (1.0 - AGREE_WITHIN) <= r.peak_bytes.0 as f64;
+    let at = r.peak_at_s.filter(|_| sampled).map(|t| format!(" at {}", seconds(t))).unwrap_or_default();
+    page.block("RESIDENT", [format!("peak {}{at}", iec(top))]);
+    if let Some(p) = &r.at_peak {
+        page.block("", composition(p));
+    }
+    let first = run.samples.first().map(|s| s.rss.0);
+    if let (Some(first), Some(last)) = (first, r.end_bytes) {
+        let growth = last.0 as i64 - first as i64;
+        let sign = if growth >= 0 { "+" } else { "" };
+        page.block("", [format!("growth {} at the start → {} at the end ({sign}{})", iec(first), iec(last.0), iec_signed(growth))]);
+    }
+    cross_check(page, run);
+    limits(page, run, top);
+    page.gap();
+}
+
+/// What the machine or the batch system allowed.
+fn limits(page: &mut Page, run: &Run, peak: u64) {
+    let Some(outside) = &run.outside else { return };
+    let slurm = outside["slurm"]["from"].as_str().unwrap_or("SLURM");
+    for (from, limit) in [("memory cgroup", &outside["cgroup"]["limit"]), (slurm, &outside["slurm"]["limit"])] {
+        if let Some(limit) = limit.as_u64().filter(|&l| l > 0) {
+            page.block("", [format!("limit {} ({from}): the peak is {} of it", iec(limit), percent(peak as f64, limit as f64))]);
+        }
+    }
+}
+
+/// The peak taken apart; adds up to the resident bytes at that moment.
+fn composition(p: &AtPeak) -> Vec<String> {
+    let mut t = Table::with_text_last();
+    let share = |n: u64| percent(n as f64, p.rss.0 as f64);
+    t.row([format!("at {}", seconds(p.t_s)), iec(p.rss.0), "100 %".into(), "resident, made of".into()]);
+    let parts = [
+        ("heap", p.heap.0, "live blocks of malloc and its like"),
+        ("anon maps", p.maps_anon.0, "committed by the program's own mmap"),
+        ("brk", p.brk.0, "moved by the program itself"),
+        ("stack", p.stack.0, "of threads"),
+        ("file", p.file.0, "programs, libraries, mapped files"),
+        ("shared", p.shmem.0, "shared memory"),
+    ];
+    for (name, bytes, what) in parts.into_iter().filter(|(_, b, _)| *b > 0) {
+        t.row([format!("  {name}"), iec(bytes), share(bytes), what.into()]);
+    }
+    let why = if p.unaccounted < 0 { "blocks and maps counted above but never touched" } else { "allocator's free memory and overhead, libraries' data" };
+    t.row(["  unaccounted".into(), iec_signed(p.unaccounted), percent_signed(p.unaccounted, p.rss.0), why.into()]);
+    if p.hugetlb.0 > 0 {
+        t.row(["  hugetlb".into(), iec(p.hugetlb.0), String::new(), "huge pages, not part of resident".into()]);
+    }
+    t.lines()
+}
+
+fn percent_signed(part: i64, whole: u64) -> String {
+    format!("{}{}", if part < 0 { "−" } else { "" }, percent(part.unsigned_abs() as f64, whole as f64))
+}
+
+/// The process's own high-water mark beside the one seen from outside.
+fn cross_check(page: &mut Page, run: &Run) {
+    let Some(outside) = run.rss.outside_hwm_bytes else { return };
+    let Some(inside) = run.rss.hwm_bytes else {
+        page.block("", [format!("high-water mark {} seen from outside; none from inside", iec(outside.0))]);
+        return;
+    };
+    let line = format!("high-water mark {} from inside, {} from outside", iec(inside.0), iec(outside.0));
+    let apart = inside.0.abs_diff(outside.0);
+    if apart as f64 <= (inside.0 as f64 * AGREE_WITHIN).max((1 << 20) as f64) {
+        page.block("", [format!("{line}: they agree")]);
+    } else if outside.0 < inside.0 {
+        page.warn("differs", format!("{line}: the last rise fell between two looks from outside; take the larger"));
+    } else {
+        page.warn("differs", format!("{line}: memory grew after the last look from inside, or an image was not recorded; take the larger"));
+    }
+}
+
+fn heap(page: &mut Page, run: &Run) {
+    let h = &run.heap;
+    let at = h.peak_at_s.map(|t| format!(" at {}", seconds(t))).unwrap_or_default();
+    let bound = match (run.mode, h.peak_bound_bytes) {
+        (_, Some(b)) if b.0 == 0 => " (exact)".into(),
+        (_, Some(b)) => format!(" (± {} at most)", iec(b.0)),
+        (Mode::Full, None) => String::new(),
+        (_, None) => " (no bound known)".into(),
+    };
+    page.block("HEAP", [format!("peak live {}{at}{bound}", iec(h.peak_bytes.0))]);
+    let mean = h.requested_bytes.0.checked_div(h.allocs).unwrap_or(0);
+    let mut lines = vec![format!("total {} in {} allocations of {} on the mean; {} frees", iec(h.requested_bytes.0), count(h.allocs), iec(mean), count(h.frees))];
+    if let Some(n) = h.temporary_allocs.filter(|_| h.allocs > 0) {
+        lines.push(format!("temporary {} allocations ({} of all): freed before the thread's next one", count(n), percent(n as f64, h.allocs as f64)));
+    }
+    lines.push(format!("live at the end {} in {} blocks (leaked, unless kept on purpose)", iec(h.leaked_bytes.0), count(h.leaked_allocs)));
+    if h.inherited_bytes.0 > 0 {
+        lines.push(format!("live {} of it inherited from the parent at the fork", iec(h.inherited_bytes.0)));
+    }
+    if h.allocs > 0 {
+        lines.push(format!("total by function: {}", functions(run)));
+    }
+    page.block("", lines);
+    page.gap();
+}
+
+fn functions(run: &Run) -> String {
+    let mut all: Vec<_> = run.heap.by_function.iter().filter(|(_, f)| f.allocs > 0).collect();
+    all.sort_by_key(|(_, f)| std::cmp::Reverse((f.bytes, f.allocs)));
+    let named = all.iter().take(FUNCTIONS_SHOWN).map(|(name, f)| format!("{name} {} ({})", iec(f.bytes.0), count(f.allocs)));
+    let rest = all.len().saturating_sub(FUNCTIONS_SHOWN);
+    let more = (rest > 0).then(|| format!("{rest} more"));
+    named.chain(more).collect::<Vec<_>>().join(", ")
+}
+
+fn maps(page: &mut Page, run: &Run) {
+    let m = &run.maps;
+    let mut t = Table::new();
+    t.row(["maps", "peak committed", "at the end", "reserved"]);
+    let b = &m.brk;
+    let classes = [("anon", &m.anon), ("file", &m.file), ("shared", &m.shared), ("stack", &m.stack)];
+    let rows = classes.map(|(n, c)| (n, c.peak_bytes, c.committed_bytes, c.reserved_bytes));
+    let all = rows.into_iter().chain([("brk", b.peak_bytes, b.committed_bytes, b.reserved_bytes)]);
+    let mut any = false;
+    for (name, peak, end, reserved) in all.filter(|(_, p, e, r)| p.0 + e.0 + r.0 > 0) {
+        any = true;
+        t.row([name.to_owned(), iec(peak.0), iec(end.0), iec(reserved.0)]);
+    }
+    if any {
+        let at = m.peak_at_s.map(|s| format!(" at {}", seconds(s))).unwrap_or_default();
+        page.block("MAPS", [format!("peak committed {}{at}, by the program's own calls", iec(m.peak_bytes.0))]);
+        page.block("", t.lines());
+        page.gap();
+    }
+}

@@ -1,0 +1,106 @@
+//! The job as a tree of processes, and the threads of one run.
+
+use super::{Page, ended, peak_resident};
+use crate::analyze::report::{Report, Run};
+use crate::output::table::{Table, cut};
+use crate::output::units::{count, iec, percent};
+use std::collections::{BTreeMap, HashSet};
+
+const PROCESSES_SHOWN: usize = 8;
+const THREADS_SHOWN: usize = 5;
+const COMMAND_WIDTH: usize = 44;
+
+pub fn job(page: &mut Page, report: &Report, shown: Option<&Run>) {
+    let j = &report.job;
+    let ranks = if j.ranks > 0 { format!(", {} ranks", j.ranks) } else { String::new() };
+    let hosts = if j.hosts > 1 { format!(" on {} hosts", j.hosts) } else { String::new() };
+    let line = format!("{} processes{ranks}{hosts}; peak {} resident at once; ask for {}", count(j.processes), iec(j.peak_bytes.0), iec(j.request_mem_bytes.0));
+    page.block("JOB", [line]);
+    if let (Some(imbalance), Some(worst)) = (j.imbalance, j.worst_rank) {
+        page.block("", [format!("rank {worst} has the highest peak, {imbalance:.2} times the mean")]);
+    }
+    page.block("", tree(report, shown));
+    page.gap();
+}
+
+/// The processes with the highest peaks in the order of the tree; the images of one process are one line, that of its highest.
+fn tree(report: &Report, shown: Option<&Run>) -> Vec<String> {
+    let processes = processes(&report.runs);
+    let mut by_peak: Vec<usize> = (0..processes.len()).collect();
+    by_peak.sort_by_key(|&i| (std::cmp::Reverse(processes[i].peak), i));
+    let kept: HashSet<usize> = by_peak.into_iter().take(PROCESSES_SHOWN).collect();
+    let mut t = Table::with_text_last();
+    t.row(["", "peak resident", "peak heap", "ended", "command"]);
+    for (_, p) in processes.iter().enumerate().filter(|(i, _)| kept.contains(i)) {
+        let here = shown.is_some_and(|s| s.pid == p.biggest.pid && s.host == p.biggest.host);
+        let rank = p.biggest.rank.map(|r| format!(" rank {r}")).unwrap_or_default();
+        let pid = format!("{}{}{rank}{}", "  ".repeat(p.depth.min(8)), p.biggest.pid, if here { " *" } else { "" });
+        let command = cut(&p.biggest.command.join(" "), COMMAND_WIDTH);
+        t.row([pid, iec(p.peak), iec(p.biggest.heap.peak_bytes.0), short_end(p.last), command]);
+    }
+    let mut lines = t.lines();
+    if processes.len() > kept.len() {
+        lines.push(format!("and {} with lower peaks (all in --json)", count((processes.len() - kept.len()) as u64)));
+    }
+    lines.push("* shown below".into());
+    lines
+}
+
+struct Process<'a> {
+    depth: usize,
+    peak: u64,
+    /// The image with the highest peak, and the last one.
+    biggest: &'a Run,
+    last: &'a Run,
+}
+
+/// Parents come before children in a report; a parent that was not recorded counts as none.
+fn processes(runs: &[Run]) -> Vec<Process<'_>> {
+    let mut place: BTreeMap<(&str, u32), usize> = BTreeMap::new();
+    let mut all: Vec<Process> = Vec::new();
+    for r in runs {
+        if let Some(p) = place.get(&(r.host.as_str(), r.pid)).filter(|_| r.exec > 0).and_then(|&i| all.get_mut(i)) {
+            p.last = r;
+            if peak_resident(r) > p.peak {
+                (p.peak, p.biggest) = (peak_resident(r), r);
+            }
+            continue;
+        }
+        let depth = place.get(&(r.host.as_str(), r.ppid)).map_or(0, |&i| all[i].depth + 1);
+        place.insert((r.host.as_str(), r.pid), all.len());
+        all.push(Process { depth, peak: peak_resident(r), biggest: r, last: r });
+    }
+    all
+}
+
+fn short_end(r: &Run) -> String {
+    use crate::analyze::report::EndKind;
+    match (r.end.kind, r.end.code, r.end.signal) {
+        (EndKind::Exited, Some(code), _) => format!("exit {code}"),
+        (EndKind::Signaled, _, Some(n)) => format!("signal {n}"),
+        (EndKind::Exec, ..) => "exec".into(),
+        (EndKind::Killed, ..) => "killed".into(),
+        (EndKind::Running, ..) => "running".into(),
+        _ => ended(&r.end),
+    }
+}
+
+pub fn threads(page: &mut Page, run: &Run) {
+    if run.threads.len() < 2 {
+        return;
+    }
+    let total: u64 = run.threads.iter().map(|t| t.bytes.0).sum();
+    let mut t = Table::with_text_last();
+    t.row(["tid", "total", "share", "peak", "allocations", "name"]);
+    for th in run.threads.iter().take(THREADS_SHOWN) {
+        let share = percent(th.bytes.0 as f64, total as f64);
+        t.row([th.tid.to_string(), iec(th.bytes.0), share, iec(th.peak_bytes.0), count(th.allocs), th.name.clone()]);
+    }
+    let mut lines = t.lines();
+    let rest = run.threads_total.saturating_sub(THREADS_SHOWN as u64);
+    if rest > 0 {
+        lines.push(format!("and {} more", count(rest)));
+    }
+    page.gap();
+    page.block("THREADS", lines);
+}

@@ -1,0 +1,95 @@
+use super::*;
+use crate::analyze::report::*;
+use crate::model::units::Bytes;
+
+fn run(pid: u32, mib: u64) -> Run {
+    Run {
+        pid,
+        ppid: 1,
+        host: "node7".into(),
+        command: vec!["python".into(), "run.py".into()],
+        mode: Mode::Full,
+        wall_s: 12.0,
+        cpu_s: Some(6.0),
+        end: End { kind: EndKind::Exited, code: Some(3), signal: None },
+        events: Events { counted: 12, recorded: 12, ..Events::default() },
+        heap: Heap { allocs: 6, frees: 6, requested_bytes: Bytes(6 << 20), peak_bytes: Bytes(5 << 20), peak_bound_bytes: Some(Bytes(0)), ..Heap::default() },
+        rss: Rss {
+            peak_bytes: Bytes(mib << 20),
+            hwm_bytes: Some(Bytes(mib << 20)),
+            at_peak: Some(AtPeak { rss: Bytes(mib << 20), heap: Bytes(5 << 20), file: Bytes(8 << 20), unaccounted: (mib as i64 - 13) << 20, ..AtPeak::default() }),
+            ..Rss::default()
+        },
+        file: "trace.jsonl".into(),
+        ..Run::default()
+    }
+}
+
+fn screen(report: &Report, unicode: bool) -> String {
+    let text = render(report, &Style { width: 100, unicode, pid: None, traces: vec!["trace.jsonl".into()] });
+    [BOLD, YELLOW, PLAIN].iter().fold(text, |t, code| t.replace(code, ""))
+}
+
+#[test]
+fn one_run_fits_a_screen_and_labels_its_numbers() {
+    let text = screen(&Report { runs: vec![run(7, 20)], ..Report::default() }, true);
+    for wanted in ["exit code 3 after 12.0 s wall, 6.00 s CPU (50 %)", "peak 20.0 MiB", "peak live 5.00 MiB (exact)", "unaccounted", "12 counted = 12 recorded + 0 lost"] {
+        assert!(text.contains(wanted), "{wanted}:\n{text}");
+    }
+    assert!(text.lines().count() < 40, "{text}");
+}
+
+#[test]
+fn differing_views_are_pointed_out() {
+    let mut r = run(7, 100);
+    r.rss.outside_hwm_bytes = Some(Bytes(50 << 20));
+    let text = screen(&Report { runs: vec![r.clone()], ..Report::default() }, true);
+    assert!(text.contains("differs   high-water mark 100 MiB from inside, 50.0 MiB from outside"), "{text}");
+    r.rss.outside_hwm_bytes = Some(Bytes(99 << 20));
+    assert!(screen(&Report { runs: vec![r], ..Report::default() }, true).contains("they agree"));
+}
+
+#[test]
+fn a_limit_is_shown_beside_the_peak() {
+    let mut r = run(7, 100);
+    r.outside = Some(serde_json::json!({"cgroup": {"limit": 400 << 20, "oom_kills": 1}, "slurm": null}));
+    let text = screen(&Report { runs: vec![r], ..Report::default() }, true);
+    assert!(text.contains("limit 400 MiB (memory cgroup): the peak is 25 % of it"), "{text}");
+    assert!(text.contains("the kernel killed 1 process(es)"), "{text}");
+}
+
+#[test]
+fn of_many_processes_the_biggest_is_shown_and_the_list_is_bounded() {
+    let mut runs: Vec<Run> = (0..50).map(|i| run(100 + i, 20 + u64::from(i))).collect();
+    runs[1].ppid = 100;
+    let text = screen(&Report { runs, ..Report::default() }, true);
+    assert!(text.contains("pid 149 on node7") && text.contains("149 *") && text.contains("and 42 with lower peaks"), "{text}");
+    assert!(text.lines().count() < 60, "{text}");
+}
+
+#[test]
+fn lost_events_and_missing_things_are_said() {
+    let mut r = run(7, 20);
+    r.events.lost = 5;
+    r.missing.push(Missing { what: "events of lane 2".into(), count: 5, why: "ring full".into() });
+    let text = screen(&Report { runs: vec![r], ..Report::default() }, true);
+    assert!(text.contains("+ 5 lost") && text.contains("missing   events of lane 2 (5): ring full") && text.contains("--mode full"), "{text}");
+}
+
+#[test]
+fn without_utf8_the_screen_is_ascii() {
+    let mut r = run(7, 20);
+    r.samples = (0..9).map(|i| Sample { t_s: f64::from(i), rss: Bytes(20 << 20), heap: Bytes(5 << 20), maps: Bytes(0) }).collect();
+    let text = screen(&Report { runs: vec![r], ..Report::default() }, false);
+    assert!(text.is_ascii(), "{text}");
+}
+
+#[test]
+fn a_command_in_a_trace_cannot_steer_the_terminal() {
+    let mut r = run(7, 20);
+    r.command = vec!["a\nb\x1b[2J\u{9b}c".into()];
+    r.notes.push("x\x07".into());
+    let text = screen(&Report { runs: vec![r], ..Report::default() }, true);
+    assert!(text.contains("a b?[2J?c") && text.contains("x?"), "{text}");
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
+}

@@ -1,0 +1,217 @@
+//! A writer of traces by `docs/trace-format.md`, independent of the shim: what the tests and the bench read back.
+//!
+//! It encodes what it is told, in the order it is told, and resolves nothing: blocks are named by the tokens it gave.
+
+use memshim::trace::column::push_v93;
+use memshim_format::v93::zigzag;
+use std::fmt::Write as _;
+
+/// Identity of a block: lane and sequence number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token {
+    pub lane: u32,
+    pub seq: u64,
+}
+
+/// What an event frees.
+#[derive(Clone, Copy, Debug)]
+pub enum Old {
+    Block(Token),
+    Unknown { addr3: u64, usable: u64 },
+}
+
+#[derive(Default)]
+struct Lane {
+    seq: u64,
+    seq0: u64,
+    prev: u64,
+    last: [u64; 8],
+    k: Vec<u8>,
+    x: Vec<u8>,
+    z: Vec<u8>,
+    t: Vec<u8>,
+    n: u64,
+    t0: u64,
+    t1: u64,
+    stamp_n: u64,
+    stamp_ticks: u64,
+}
+
+/// See the module.
+pub struct Writer {
+    pub out: Vec<u8>,
+    lanes: Vec<Lane>,
+    kinds: Vec<(u32, i64, u32, u32)>,
+    written: usize,
+    group: u64,
+    tick: u64,
+    /// Write columns as arrays of integers.
+    pub arrays: bool,
+}
+
+pub const TICK: u64 = 100;
+
+impl Writer {
+    /// Starts with a header line; `extra` is put into it as it is (`,"key":…`).
+    pub fn new(pid: u32, mode: &str, extra: &str) -> Self {
+        let mut out = String::new();
+        writeln!(
+            out,
+            r#"{{"type":"header","v":1,"run":"00","pid":{pid},"ppid":1,"start_ticks":77,"pid_ns":1,"exec":0,"mode":"{mode}","cols":"v93","tick_ns":{TICK},"mono_ns":1000,"wall_ns":1764289999000000000,"host":"nowhere","exe":"/bin/x","argv":["x"],"cwd":"/","rank":null,"job":null,"big":65536,"sample":524288,"page":4096,"allocator":"glibc","slack":24{extra}}}"#
+        )
+        .unwrap();
+        Writer { out: out.into_bytes(), lanes: Vec::new(), kinds: Vec::new(), written: 0, group: 0, tick: TICK, arrays: false }
+    }
+
+    /// A whole line as it is.
+    pub fn line(&mut self, text: &str) {
+        self.out.extend(text.as_bytes());
+        self.out.push(b'\n');
+    }
+
+    /// A kind's number.
+    pub fn kind(&mut self, func: u32, size: i64, slack: u32, flags: u32) -> u64 {
+        let row = (func, size, slack, flags);
+        let at = self.kinds.iter().position(|k| *k == row).unwrap_or_else(|| {
+            self.kinds.push(row);
+            self.kinds.len() - 1
+        });
+        at as u64 + 1
+    }
+
+    fn lane(&mut self, lane: u32) -> &mut Lane {
+        while self.lanes.len() <= lane as usize {
+            self.lanes.push(Lane::default());
+        }
+        &mut self.lanes[lane as usize]
+    }
+
+    /// What this lane does from now on is not before `t`; `stamp`: say so in column `t`.
+    pub fn at(&mut self, lane: u32, t: u64, stamp: bool) {
+        let tick = self.tick;
+        let l = self.lane(lane);
+        if l.n == 0 {
+            (l.t0, l.stamp_n, l.stamp_ticks) = (t, 0, 0);
+        } else if stamp {
+            let ticks = (t - l.t0) / tick;
+            push_v93(&mut l.t, l.n - l.stamp_n);
+            push_v93(&mut l.t, ticks - l.stamp_ticks);
+            (l.stamp_n, l.stamp_ticks) = (l.n, ticks);
+        }
+        l.t1 = l.t1.max(t);
+    }
+
+    /// An allocation, of a realloc if it ends `old` too. `wide`: size and slack of a kind of size −1.
+    pub fn alloc(&mut self, lane: u32, kind: u64, wide: Option<(u64, u64)>, old: Option<Old>) -> Token {
+        let l = self.lane(lane);
+        push_v93(&mut l.k, kind * 3);
+        if let Some((size, slack)) = wide {
+            push_v93(&mut l.z, size);
+            push_v93(&mut l.z, slack);
+        }
+        let token = Token { lane, seq: l.seq };
+        l.seq += 1;
+        l.n += 1;
+        if let Some(old) = old {
+            self.end(lane, old);
+        }
+        token
+    }
+
+    /// A free.
+    pub fn free(&mut self, lane: u32, old: Old) {
+        self.lane(lane).n += 1;
+        self.end(lane, old);
+    }
+
+    /// The block allocated last was ended by a free written as unknown.
+    pub fn settle(&mut self, lane: u32) {
+        let l = self.lane(lane);
+        l.n += 1;
+        push_v93(&mut l.k, 2);
+    }
+
+    fn end(&mut self, lane: u32, old: Old) {
+        let l = self.lane(lane);
+        match old {
+            Old::Block(b) if b.lane == lane => {
+                let (age, delta) = (l.seq - b.seq, b.seq as i64 - l.prev as i64);
+                let code = if age > 40 && delta != 0 && delta.abs() <= 20 { zigzag(delta) * 3 + 2 } else { age * 3 + 1 };
+                l.prev = b.seq;
+                push_v93(&mut l.k, code);
+            }
+            Old::Block(b) => {
+                push_v93(&mut l.k, 1);
+                push_v93(&mut l.x, b.lane as u64 + 1);
+                let last = &mut l.last[b.lane as usize % 8];
+                push_v93(&mut l.x, zigzag(b.seq as i64 - *last as i64));
+                *last = b.seq;
+            }
+            Old::Unknown { addr3, usable } => {
+                push_v93(&mut l.k, 1);
+                [0, addr3, usable].iter().for_each(|&v| push_v93(&mut l.x, v));
+            }
+        }
+    }
+
+    /// Events pending in a lane.
+    pub fn pending(&self, lane: u32) -> u64 {
+        self.lanes.get(lane as usize).map_or(0, |l| l.n)
+    }
+
+    /// Writes all lanes' pending events as a group.
+    pub fn flush(&mut self) {
+        if self.written < self.kinds.len() {
+            let rows: Vec<String> = self.kinds[self.written..].iter().map(|k| format!("[{},{},{},{}]", k.0, k.1, k.2, k.3)).collect();
+            let text = format!(r#"{{"type":"kinds","from":{},"kinds":[{}]}}"#, self.written + 1, rows.join(","));
+            self.written = self.kinds.len();
+            self.line(&text);
+        }
+        let mut any = false;
+        for (lane, l) in self.lanes.iter_mut().enumerate().filter(|(_, l)| l.n > 0) {
+            any = true;
+            let arrays = self.arrays;
+            let column = |c: &[u8]| match arrays {
+                false => format!("\"{}\"", String::from_utf8_lossy(c)),
+                true => format!("{:?}", memshim_format::v93::Decoder::new(c).collect::<Vec<u64>>()),
+            };
+            writeln!(
+                self.out.as_fmt(),
+                r#"{{"type":"ev","g":{},"lane":{lane},"n":{},"seq":{},"t0":{},"t1":{},"t":{},"k":{},"x":{},"z":{},"allocs":0,"frees":0,"bytes":0,"live":0,"peak":0}}"#,
+                self.group,
+                l.n,
+                l.seq0,
+                l.t0,
+                l.t1,
+                column(&l.t),
+                column(&l.k),
+                column(&l.x),
+                column(&l.z)
+            )
+            .unwrap();
+            let seq = l.seq;
+            *l = Lane { seq, seq0: seq, prev: seq, ..Lane::default() };
+        }
+        self.group += any as u64;
+    }
+}
+
+/// `write!` into bytes.
+struct AsFmt<'a>(&'a mut Vec<u8>);
+
+impl std::fmt::Write for AsFmt<'_> {
+    fn write_str(&mut self, s: &str) -> std::fmt::Result {
+        self.0.extend(s.as_bytes());
+        Ok(())
+    }
+}
+
+trait AsFmtExt {
+    fn as_fmt(&mut self) -> AsFmt<'_>;
+}
+
+impl AsFmtExt for Vec<u8> {
+    fn as_fmt(&mut self) -> AsFmt<'_> {
+        AsFmt(self)
+    }
+}
