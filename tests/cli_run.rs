@@ -123,7 +123,8 @@ fn the_environment_is_the_old_one_in_the_old_order_and_ours() {
 #[test]
 fn descriptors_signals_and_group_are_those_of_our_parent() {
     let p = Place::new();
-    let script = "ls /proc/$$/fd; grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; cut -d' ' -f5,6,7,8 /proc/$$/stat | sed 's/^[0-9]*/group/'";
+    let script =
+        "ls /proc/$$/fd; grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; cut -d' ' -f5,6,7,8 /proc/$$/stat | sed 's/^[0-9]*/group/'";
     let (bare, under) = p.both(script, |_| {});
     assert_eq!(bare, under);
     for how in ["trap '' PIPE INT TERM; ", "exec 0<&-; ", "exec 2>&-; ", "ulimit -n 64; exec 60</dev/null; "] {

@@ -65,7 +65,18 @@ fn no_number_makes_it_panic() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.jsonl");
     for range in numbers(LINES) {
-        for value in ["0", "1", "93", "18446744073709551615", "9223372036854775807", "-9223372036854775808", "-1", "4294967295", "1e400", "99999999999999999999"] {
+        for value in [
+            "0",
+            "1",
+            "93",
+            "18446744073709551615",
+            "9223372036854775807",
+            "-9223372036854775808",
+            "-1",
+            "4294967295",
+            "1e400",
+            "99999999999999999999",
+        ] {
             let mut text = LINES.to_string();
             text.replace_range(range.clone(), value);
             runs(&path, text.as_bytes());

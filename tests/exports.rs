@@ -9,12 +9,10 @@ use support::{Need, Ran, Session};
 
 /// The names in the one list of hooked functions.
 fn table() -> BTreeSet<String> {
-    let text = fs::read_to_string(support::root().join("shim/src/hooks/table.rs"))
-        .expect("the hook table");
+    let text = fs::read_to_string(support::root().join("shim/src/hooks/table.rs")).expect("the hook table");
     let name = |line: &str| -> Option<String> {
         let (name, rest) = line.trim().split_once('(')?;
-        let plain =
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         (plain && rest.contains("->") && rest.ends_with(';')).then(|| name.to_owned())
     };
     text.lines().filter_map(name).collect()
@@ -22,11 +20,7 @@ fn table() -> BTreeSet<String> {
 
 fn reach(dir: &Path, variables: &[(&str, &str)]) -> Ran {
     let mut command = Command::new(support::build("reach.c", "reach", &[]));
-    command
-        .args(table())
-        .current_dir(dir)
-        .env("LD_PRELOAD", support::shim())
-        .envs(variables.iter().copied());
+    command.args(table()).current_dir(dir).env("LD_PRELOAD", support::shim()).envs(variables.iter().copied());
     Session::start(&mut command, &dir.with_extension("output")).finish(Duration::from_secs(20))
 }
 
@@ -39,39 +33,21 @@ fn place(test: &str) -> std::path::PathBuf {
 }
 
 fn names_in(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(dir)
-        .expect("a folder")
-        .flatten()
-        .map(|e| e.file_name().to_string_lossy().into_owned())
-        .collect();
+    let mut names: Vec<_> = fs::read_dir(dir).expect("a folder").flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
 
 #[test]
 fn exports_are_exactly_the_hook_table() {
-    if support::lacks(
-        "exports_are_exactly_the_hook_table",
-        &[Need::Preload, Need::Command("nm")],
-    ) {
+    if support::lacks("exports_are_exactly_the_hook_table", &[Need::Preload, Need::Command("nm")]) {
         return;
     }
-    let out = Command::new("nm")
-        .args(["-D", "--defined-only", "--format=posix"])
-        .arg(support::shim())
-        .output()
-        .expect("nm");
+    let out = Command::new("nm").args(["-D", "--defined-only", "--format=posix"]).arg(support::shim()).output().expect("nm");
     let text = support::lossy(&out.stdout);
-    let exported: BTreeSet<String> = text
-        .lines()
-        .filter_map(|l| l.split([' ', '@']).next())
-        .map(str::to_owned)
-        .collect();
+    let exported: BTreeSet<String> = text.lines().filter_map(|l| l.split([' ', '@']).next()).map(str::to_owned).collect();
     let wanted = table();
-    let more: Vec<_> = exported
-        .difference(&wanted)
-        .filter(|n| !support::hidden_export(n))
-        .collect();
+    let more: Vec<_> = exported.difference(&wanted).filter(|n| !support::hidden_export(n)).collect();
     let less: Vec<_> = wanted.difference(&exported).collect();
     assert!(
         !wanted.is_empty() && less.is_empty() && more.is_empty(),
@@ -81,30 +57,18 @@ fn exports_are_exactly_the_hook_table() {
 
 #[test]
 fn every_hooked_function_is_found_in_the_shim() {
-    if support::lacks(
-        "every_hooked_function_is_found_in_the_shim",
-        &[Need::Preload],
-    ) {
+    if support::lacks("every_hooked_function_is_found_in_the_shim", &[Need::Preload]) {
         return;
     }
     let ran = reach(&place("reach"), &[]);
     let out = support::lossy(&ran.stdout);
-    let elsewhere: Vec<_> = out
-        .lines()
-        .filter(|l| !l.ends_with(" libmemshim.so"))
-        .collect();
-    assert!(
-        !out.is_empty() && elsewhere.is_empty(),
-        "found elsewhere: {elsewhere:?}"
-    );
+    let elsewhere: Vec<_> = out.lines().filter(|l| !l.ends_with(" libmemshim.so")).collect();
+    assert!(!out.is_empty() && elsewhere.is_empty(), "found elsewhere: {elsewhere:?}");
 }
 
 #[test]
 fn with_nothing_set_the_trace_is_trace_jsonl_here() {
-    if support::lacks(
-        "with_nothing_set_the_trace_is_trace_jsonl_here",
-        &[Need::Preload],
-    ) {
+    if support::lacks("with_nothing_set_the_trace_is_trace_jsonl_here", &[Need::Preload]) {
         return;
     }
     let dir = place("nothing_set");
@@ -123,15 +87,9 @@ fn a_trace_of_an_earlier_run_is_kept() {
     let first = fs::read(dir.join("trace.jsonl")).expect("the first trace");
     reach(&dir, &[]);
     let names = names_in(&dir);
-    let older: Vec<_> = names
-        .iter()
-        .filter(|n| *n != "trace.jsonl" && n.starts_with("trace.") && n.ends_with(".jsonl"))
-        .collect();
+    let older: Vec<_> = names.iter().filter(|n| *n != "trace.jsonl" && n.starts_with("trace.") && n.ends_with(".jsonl")).collect();
     assert_eq!((names.len(), older.len()), (2, 1), "{names:?}");
-    assert!(
-        fs::read(dir.join(older[0])).expect("the older trace") == first,
-        "the older trace was changed"
-    );
+    assert!(fs::read(dir.join(older[0])).expect("the older trace") == first, "the older trace was changed");
 }
 
 #[test]
@@ -142,13 +100,7 @@ fn a_trace_is_readable_by_its_owner_only() {
     }
     let dir = place("owner");
     reach(&dir, &[]);
-    assert_eq!(
-        fs::metadata(dir.join("trace.jsonl"))
-            .expect("a trace")
-            .mode()
-            & 0o777,
-        0o600
-    );
+    assert_eq!(fs::metadata(dir.join("trace.jsonl")).expect("a trace").mode() & 0o777, 0o600);
 }
 
 #[test]
@@ -158,40 +110,22 @@ fn switched_off_it_leaves_no_trace() {
     }
     let dir = place("off");
     let ran = reach(&dir, &[("MEMSHIM_MODE", "off")]);
-    assert!(
-        ran.status.is_some_and(|s| s.success()) && ran.stderr.is_empty(),
-        "stderr: {}",
-        support::lossy(&ran.stderr)
-    );
+    assert!(ran.status.is_some_and(|s| s.success()) && ran.stderr.is_empty(), "stderr: {}", support::lossy(&ran.stderr));
     let with_header_only = names_in(&dir);
     assert!(with_header_only.is_empty(), "{with_header_only:?}");
 }
 
 #[test]
 fn a_value_that_does_not_parse_is_named_in_one_line() {
-    if support::lacks(
-        "a_value_that_does_not_parse_is_named_in_one_line",
-        &[Need::Preload],
-    ) {
+    if support::lacks("a_value_that_does_not_parse_is_named_in_one_line", &[Need::Preload]) {
         return;
     }
-    for (variable, value) in [
-        ("MEMSHIM_MODE", "quick"),
-        ("MEMSHIM_INTERVAL", "soon"),
-        ("MEMSHIM_BIG", "huge"),
-        ("MEMSHIM_SAMPLE", "-3q"),
-    ] {
+    for (variable, value) in [("MEMSHIM_MODE", "quick"), ("MEMSHIM_INTERVAL", "soon"), ("MEMSHIM_BIG", "huge"), ("MEMSHIM_SAMPLE", "-3q")] {
         let dir = place(&format!("value_{}", variable.to_lowercase()));
         let ran = reach(&dir, &[(variable, value)]);
         let said = support::lossy(&ran.stderr);
-        assert!(
-            ran.status.is_some_and(|s| s.success()),
-            "{variable}={value} stops the target: {said}"
-        );
-        assert!(
-            said.lines().count() == 1 && said.contains(variable) && said.contains(value),
-            "{variable}={value}: {said:?}"
-        );
+        assert!(ran.status.is_some_and(|s| s.success()), "{variable}={value} stops the target: {said}");
+        assert!(said.lines().count() == 1 && said.contains(variable) && said.contains(value), "{variable}={value}: {said:?}");
         assert_eq!(names_in(&dir), ["trace.jsonl"], "{variable}={value}");
     }
 }

@@ -18,12 +18,7 @@ struct Instants(u64);
 
 impl Instants {
     fn new() -> Instants {
-        Instants(
-            SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(1, |d| d.as_nanos() as u64)
-                | 1,
-        )
+        Instants(SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64) | 1)
     }
     fn next(&mut self) -> Duration {
         self.0 ^= self.0 << 13;
@@ -36,11 +31,7 @@ impl Instants {
 /// The counters a `counter` program keeps in its file: finished pairs by thread, and its process number.
 fn counters(file: &Path) -> ([u64; THREADS], i32) {
     let bytes = fs::read(file).unwrap_or_default();
-    let word = |i: usize| {
-        bytes.get(i * 8..i * 8 + 8).map_or(0, |b| {
-            u64::from_ne_bytes(b.try_into().expect("eight bytes"))
-        })
-    };
+    let word = |i: usize| bytes.get(i * 8..i * 8 + 8).map_or(0, |b| u64::from_ne_bytes(b.try_into().expect("eight bytes")));
     (std::array::from_fn(|k| word(k * 8)), word(511) as i32)
 }
 
@@ -55,38 +46,19 @@ fn kill_one(mode: Mode, test: &str, number: usize, instants: &mut Instants) -> T
     let dir = support::fresh_dir(&format!("{test}/{number}"));
     let (file, trace) = (dir.join("counters"), dir.join("trace.jsonl"));
     let program = support::build("counter.c", "counter", &[]);
-    let mut command = if mode == Mode::Run {
-        Command::new(support::memshim())
-    } else {
-        Command::new(&program)
-    };
+    let mut command = if mode == Mode::Run { Command::new(support::memshim()) } else { Command::new(&program) };
     match mode {
         Mode::Run => {
-            command
-                .arg("run")
-                .arg("-o")
-                .arg(&trace)
-                .arg("--")
-                .arg(&program)
-                .env("MEMSHIM_MODE", "full");
+            command.arg("run").arg("-o").arg(&trace).arg("--").arg(&program).env("MEMSHIM_MODE", "full");
         }
         Mode::Fast => {
-            command
-                .env("LD_PRELOAD", support::shim())
-                .env("MEMSHIM_OUT", &trace)
-                .env("MEMSHIM_MODE", "fast");
+            command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_OUT", &trace).env("MEMSHIM_MODE", "fast");
         }
         Mode::Full | Mode::Bare => {
-            command
-                .env("LD_PRELOAD", support::shim())
-                .env("MEMSHIM_OUT", &trace)
-                .env("MEMSHIM_MODE", "full");
+            command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_OUT", &trace).env("MEMSHIM_MODE", "full");
         }
     }
-    command
-        .arg(&file)
-        .arg(THREADS.to_string())
-        .current_dir(&dir);
+    command.arg(&file).arg(THREADS.to_string()).current_dir(&dir);
     let session = Session::start(&mut command, &dir);
     let after = instants.next();
     sleep(after);
@@ -95,11 +67,7 @@ fn kill_one(mode: Mode, test: &str, number: usize, instants: &mut Instants) -> T
     if mode == Mode::Run {
         let limit = Instant::now() + Duration::from_secs(10);
         while pid == 0 {
-            assert!(
-                Instant::now() < limit,
-                "{}: the target does not start",
-                dir.display()
-            );
+            assert!(Instant::now() < limit, "{}: the target does not start", dir.display());
             sleep(Duration::from_millis(1));
             (done, pid) = ([0; THREADS], counters(&file).1);
         }
@@ -108,15 +76,9 @@ fn kill_one(mode: Mode, test: &str, number: usize, instants: &mut Instants) -> T
         session.signal(SIGKILL);
     }
     let ran = session.finish(Duration::from_secs(20));
-    let status = ran
-        .status
-        .unwrap_or_else(|| panic!("{}: no end after SIGKILL", dir.display()));
+    let status = ran.status.unwrap_or_else(|| panic!("{}: no end after SIGKILL", dir.display()));
     if mode == Mode::Run {
-        assert_eq!(
-            status.code(),
-            Some(128 + SIGKILL),
-            "exit status of memshim run"
-        );
+        assert_eq!(status.code(), Some(128 + SIGKILL), "exit status of memshim run");
     }
     Try { dir, done, after }
 }
@@ -133,12 +95,8 @@ fn read(a_try: &Try) -> Option<Value> {
         );
         return None;
     }
-    let text = support::analyze(&trace).unwrap_or_else(|why| {
-        panic!(
-            "{}: analyze fails on a killed process's trace: {why}",
-            a_try.dir.display()
-        )
-    });
+    let text =
+        support::analyze(&trace).unwrap_or_else(|why| panic!("{}: analyze fails on a killed process's trace: {why}", a_try.dir.display()));
     Some(serde_json::from_str(&text).expect("analyze --json prints JSON"))
 }
 
@@ -152,17 +110,9 @@ fn hold(mode: Mode, test: &str, tries: usize) {
         let Some(report) = read(&a_try) else { continue };
         let at = format!("{} killed after {:?}", a_try.dir.display(), a_try.after);
         if mode == Mode::Fast {
-            let counted: u64 = report["runs"]
-                .as_array()
-                .expect("runs")
-                .iter()
-                .filter_map(|r| r["heap"]["allocs"].as_u64())
-                .sum();
+            let counted: u64 = report["runs"].as_array().expect("runs").iter().filter_map(|r| r["heap"]["allocs"].as_u64()).sum();
             let done: u64 = a_try.done.iter().sum();
-            assert!(
-                counted >= done,
-                "{at}: {done} allocations were complete, {counted} are counted"
-            );
+            assert!(counted >= done, "{at}: {done} allocations were complete, {counted} are counted");
         } else {
             for (k, done) in a_try.done.iter().enumerate() {
                 let (allocs, frees) = support::counted(&report, 9973 + 2 * k as u64);
@@ -172,14 +122,8 @@ fn hold(mode: Mode, test: &str, tries: usize) {
                 );
             }
         }
-        let kind = report["runs"][0]["end"]["kind"]
-            .as_str()
-            .unwrap_or("missing")
-            .to_owned();
-        assert!(
-            ["killed", "signaled"].contains(&kind.as_str()),
-            "{at}: the report says the process {kind}"
-        );
+        let kind = report["runs"][0]["end"]["kind"].as_str().unwrap_or("missing").to_owned();
+        assert!(["killed", "signaled"].contains(&kind.as_str()), "{at}: the report says the process {kind}");
         let _ = fs::remove_dir_all(&a_try.dir);
     }
 }

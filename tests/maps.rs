@@ -20,32 +20,11 @@ fn the_resident_peak_is_seen_from_inside_and_outside() {
         return;
     };
     let run = &report["runs"][0];
-    let rss = |key: &str| {
-        run["rss"][key]
-            .as_u64()
-            .unwrap_or_else(|| panic!("no rss.{key}: {}", run["rss"]))
-    };
-    let (peak, inside, outside) = (
-        rss("peak_bytes"),
-        rss("hwm_bytes"),
-        rss("outside_hwm_bytes"),
-    );
-    assert!(
-        peak >= TOUCHED && inside >= peak && outside >= peak,
-        "{}",
-        run["rss"]
-    );
-    assert!(
-        outside.abs_diff(inside) < 4 << 20,
-        "inside {inside}, outside {outside}"
-    );
+    let rss = |key: &str| run["rss"][key].as_u64().unwrap_or_else(|| panic!("no rss.{key}: {}", run["rss"]));
+    let (peak, inside, outside) = (rss("peak_bytes"), rss("hwm_bytes"), rss("outside_hwm_bytes"));
+    assert!(peak >= TOUCHED && inside >= peak && outside >= peak, "{}", run["rss"]);
+    assert!(outside.abs_diff(inside) < 4 << 20, "inside {inside}, outside {outside}");
     let at = run["rss"]["peak_at_s"].as_f64().expect("rss.peak_at_s");
     assert!((0.1..0.6).contains(&at), "the peak was at {at} s");
-    assert!(
-        run["maps"]["anon"]["peak_bytes"]
-            .as_u64()
-            .is_some_and(|b| (TOUCHED..TOUCHED + (8 << 20)).contains(&b)),
-        "{}",
-        run["maps"]
-    );
+    assert!(run["maps"]["anon"]["peak_bytes"].as_u64().is_some_and(|b| (TOUCHED..TOUCHED + (8 << 20)).contains(&b)), "{}", run["maps"]);
 }

@@ -52,41 +52,23 @@ promises! {
 /// Pids and parents of the runs in a report.
 fn lineage(report: &Value) -> Vec<(u64, u64)> {
     let runs = report["runs"].as_array().expect("runs");
-    runs.iter()
-        .map(|r| {
-            (
-                r["pid"].as_u64().expect("pid"),
-                r["ppid"].as_u64().expect("ppid"),
-            )
-        })
-        .collect()
+    runs.iter().map(|r| (r["pid"].as_u64().expect("pid"), r["ppid"].as_u64().expect("ppid"))).collect()
 }
 
 #[test]
 fn a_tree_of_processes_is_one_family() {
-    let Some(report) = Program::new("a_tree_of_processes_is_one_family", "forks.c")
-        .arg("nested")
-        .report(Mode::Full)
-    else {
+    let Some(report) = Program::new("a_tree_of_processes_is_one_family", "forks.c").arg("nested").report(Mode::Full) else {
         return;
     };
     let family = lineage(&report);
     assert_eq!(family.len(), 6, "{family:?}");
-    let with_parent = family
-        .iter()
-        .filter(|(_, parent)| family.iter().any(|(pid, _)| pid == parent))
-        .count();
-    assert_eq!(
-        with_parent, 5,
-        "all but the first have their parent in the report: {family:?}"
-    );
+    let with_parent = family.iter().filter(|(_, parent)| family.iter().any(|(pid, _)| pid == parent)).count();
+    assert_eq!(with_parent, 5, "all but the first have their parent in the report: {family:?}");
 }
 
 #[test]
 fn children_are_left_alone_when_asked() {
-    let program = Program::new("children_are_left_alone_when_asked", "forks.c")
-        .arg("nested")
-        .env("MEMSHIM_CHILDREN", "skip");
+    let program = Program::new("children_are_left_alone_when_asked", "forks.c").arg("nested").env("MEMSHIM_CHILDREN", "skip");
     let Some(report) = program.report(Mode::Full) else {
         return;
     };
@@ -95,38 +77,20 @@ fn children_are_left_alone_when_asked() {
 
 #[test]
 fn the_report_says_how_the_process_ended() {
-    for (how, code) in [
-        ("_exit", 41),
-        ("_Exit", 42),
-        ("quick_exit", 44),
-        ("late", 45),
-        ("busy", 46),
-    ] {
-        let program = Program::new(&format!("ended_by_{how}"), "ends.c")
-            .arg(how)
-            .with_late_library();
+    for (how, code) in [("_exit", 41), ("_Exit", 42), ("quick_exit", 44), ("late", 45), ("busy", 46)] {
+        let program = Program::new(&format!("ended_by_{how}"), "ends.c").arg(how).with_late_library();
         let Some(report) = program.report(Mode::Full) else {
             return;
         };
         let end = &report["runs"][0]["end"];
-        assert_eq!(
-            (end["kind"].as_str(), end["code"].as_i64()),
-            (Some("exited"), Some(code)),
-            "{how}: {end}"
-        );
+        assert_eq!((end["kind"].as_str(), end["code"].as_i64()), (Some("exited"), Some(code)), "{how}: {end}");
     }
     for (how, signal) in [("abort", 6), ("segv", 11), ("sigkill", 9), ("sigterm", 15)] {
-        let program = Program::new(&format!("ended_by_{how}"), "ends.c")
-            .arg(how)
-            .with_late_library();
+        let program = Program::new(&format!("ended_by_{how}"), "ends.c").arg(how).with_late_library();
         let Some(report) = program.report(Mode::Run) else {
             return;
         };
         let end = &report["runs"][0]["end"];
-        assert_eq!(
-            (end["kind"].as_str(), end["signal"].as_i64()),
-            (Some("signaled"), Some(signal)),
-            "{how}: {end}"
-        );
+        assert_eq!((end["kind"].as_str(), end["signal"].as_i64()), (Some("signaled"), Some(signal)), "{how}: {end}");
     }
 }

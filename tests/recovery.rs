@@ -9,7 +9,9 @@ use memshim::model::load::Progress;
 use memshim::trace::column::push_v93;
 use memshim::trace::recover;
 use memshim_format::record::{self, func, op, start};
-use memshim_format::spool::{self as layout, BLOCK, BLOCK_WORDS, BLOCKS_OFF, Commit, Entry, Header, Kind, LANE, LANES_OFF, Lane, Pending, TABLE_OFF};
+use memshim_format::spool::{
+    self as layout, BLOCK, BLOCK_WORDS, BLOCKS_OFF, Commit, Entry, Header, Kind, LANE, LANES_OFF, Lane, Pending, TABLE_OFF,
+};
 
 struct Spool(Vec<u8>);
 
@@ -93,7 +95,11 @@ const HEADER: &str = r#"{"type":"header","v":1,"run":"00","pid":7,"ppid":1,"star
 
 /// Two blocks of 100 bytes by lane 0, numbers 0 and 1: group 0, which the trace holds.
 fn trace() -> String {
-    format!("{HEADER}\n{}\n{}\n", r#"{"type":"kinds","from":1,"kinds":[[0,100,4,0]]}"#, r#"{"type":"ev","g":0,"lane":0,"n":2,"seq":0,"t0":2000,"t1":3000,"t":[],"k":[3,3],"x":[],"z":[]}"#)
+    format!(
+        "{HEADER}\n{}\n{}\n",
+        r#"{"type":"kinds","from":1,"kinds":[[0,100,4,0]]}"#,
+        r#"{"type":"ev","g":0,"lane":0,"n":2,"seq":0,"t0":2000,"t1":3000,"t":[],"k":[3,3],"x":[],"z":[]}"#
+    )
 }
 
 fn alloc(func: u8, addr3: u64, flags: u64, size: u64, slack: u64) -> [u64; 2] {
@@ -118,7 +124,9 @@ fn spool() -> Spool {
     ] {
         s.commit32(0, field, v);
     }
-    for (field, v) in [(offset_of!(Commit, seq), 3), (offset_of!(Commit, seq0), 2), (offset_of!(Commit, t0), 4000), (offset_of!(Commit, stamp_ns), 4000)] {
+    for (field, v) in
+        [(offset_of!(Commit, seq), 3), (offset_of!(Commit, seq0), 2), (offset_of!(Commit, t0), 4000), (offset_of!(Commit, stamp_ns), 4000)]
+    {
         s.commit(0, field, v);
     }
     s.entry(3, Entry::new(0x20, 0, 1).as_dead());
@@ -189,7 +197,11 @@ fn a_killed_process_has_all_its_events() {
 fn a_batch_that_was_written_just_before_the_kill_counts_once() {
     let dir = tempfile::tempdir().unwrap();
     let kinds = r#"{"type":"kinds","from":2,"kinds":[[0,300,8,0]]}"#;
-    let written = format!("{}{kinds}\n{}\n", trace(), r#"{"type":"ev","g":1,"lane":0,"n":2,"seq":2,"t0":4000,"t1":4500,"t":[],"k":[6,10],"x":[],"z":[]}"#);
+    let written = format!(
+        "{}{kinds}\n{}\n",
+        trace(),
+        r#"{"type":"ev","g":1,"lane":0,"n":2,"seq":2,"t0":4000,"t1":4500,"t":[],"k":[6,10],"x":[],"z":[]}"#
+    );
     hold(&report(&write(dir.path(), &written, &spool())));
 }
 

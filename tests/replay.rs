@@ -32,7 +32,10 @@ struct Call {
 
 #[derive(Clone, Debug)]
 enum What {
-    Alloc { size: usize, wide: bool },
+    Alloc {
+        size: usize,
+        wide: bool,
+    },
     /// Index into the live blocks, from the newest.
     Free(usize),
     Realloc(usize, usize),
@@ -233,7 +236,13 @@ proptest! {
 #[test]
 fn a_trace_cut_anywhere_gives_all_whole_lines() {
     let calls: Vec<Call> = (0..120)
-        .map(|i| Call { lane: i % 2, dt: 1, what: if i % 3 == 2 { What::Free(0) } else { What::Alloc { size: i as usize % 6, wide: false } }, stamp: i % 9 == 0, flush: i % 20 == 19 })
+        .map(|i| Call {
+            lane: i % 2,
+            dt: 1,
+            what: if i % 3 == 2 { What::Free(0) } else { What::Alloc { size: i as usize % 6, wide: false } },
+            stamp: i % 9 == 0,
+            flush: i % 20 == 19,
+        })
         .collect();
     let (bytes, _) = write(&calls, false, 0);
     let header = bytes.iter().position(|c| *c == b'\n').unwrap();
@@ -249,7 +258,8 @@ fn a_trace_cut_anywhere_gives_all_whole_lines() {
 
 #[test]
 fn a_line_that_cannot_be_read_costs_only_itself() {
-    let calls: Vec<Call> = (0..100).map(|i| Call { lane: 0, dt: 1, what: What::Alloc { size: 2, wide: false }, stamp: false, flush: i % 10 == 9 }).collect();
+    let calls: Vec<Call> =
+        (0..100).map(|i| Call { lane: 0, dt: 1, what: What::Alloc { size: 2, wide: false }, stamp: false, flush: i % 10 == 9 }).collect();
     let (bytes, _) = write(&calls, false, 0);
     let text = String::from_utf8(bytes).unwrap();
     let mut lines: Vec<&str> = text.lines().collect();

@@ -12,26 +12,15 @@ promises! {
 
 #[test]
 fn a_capped_trace_says_what_it_left_out() {
-    let program = Program::new("a_capped_trace_says_what_it_left_out", "heap_threads.c")
-        .arg("exchange")
-        .env("MEMSHIM_MAX", "256KiB");
+    let program = Program::new("a_capped_trace_says_what_it_left_out", "heap_threads.c").arg("exchange").env("MEMSHIM_MAX", "256KiB");
     let Some(report) = program.report(Mode::Full) else {
         return;
     };
     let events = &report["runs"][0]["events"];
-    let number = |key: &str| {
-        events[key]
-            .as_u64()
-            .unwrap_or_else(|| panic!("no events.{key}"))
-    };
+    let number = |key: &str| events[key].as_u64().unwrap_or_else(|| panic!("no events.{key}"));
     assert!(number("counted") >= 360_000, "all are counted: {events}");
-    assert_eq!(
-        number("counted"),
-        number("recorded") + number("lost"),
-        "{events}"
-    );
-    let trace =
-        support::run_dir("a_capped_trace_says_what_it_left_out").join("full/trace/trace.jsonl");
+    assert_eq!(number("counted"), number("recorded") + number("lost"), "{events}");
+    let trace = support::run_dir("a_capped_trace_says_what_it_left_out").join("full/trace/trace.jsonl");
     let bytes = std::fs::metadata(&trace).expect("a trace").len();
     assert!(bytes < 1 << 20, "the trace is {bytes} bytes long");
 }

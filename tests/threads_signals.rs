@@ -30,21 +30,14 @@ promises! {
 
 #[test]
 fn threads_are_reported_by_their_names() {
-    let program =
-        Program::new("threads_are_reported_by_their_names", "heap_threads.c").arg("named");
+    let program = Program::new("threads_are_reported_by_their_names", "heap_threads.c").arg("named");
     let Some(report) = program.report(Mode::Full) else {
         return;
     };
     let threads = report["runs"][0]["threads"].as_array().expect("threads");
     for (name, allocs) in [("packer", 250), ("sorter", 350)] {
-        let found = threads
-            .iter()
-            .find(|t| t["name"] == name)
-            .unwrap_or_else(|| panic!("no thread {name}: {threads:?}"));
+        let found = threads.iter().find(|t| t["name"] == name).unwrap_or_else(|| panic!("no thread {name}: {threads:?}"));
         let number = |key: &str| found[key].as_u64().unwrap_or(0);
-        assert!(
-            number("allocs") >= allocs && number("bytes") >= allocs * 9973,
-            "{found}"
-        );
+        assert!(number("allocs") >= allocs && number("bytes") >= allocs * 9973, "{found}");
     }
 }

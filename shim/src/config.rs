@@ -2,7 +2,7 @@
 //! replaces its environment does not matter and no libc state is touched. Kept in memory for forked children.
 
 use crate::text::Text;
-use core::ffi::{c_char, CStr};
+use core::ffi::{CStr, c_char};
 
 /// Recording modes, as stored in a [`crate::lane::Hot`]. 0 is a lane not set up.
 pub const FAST: u32 = 1;
@@ -59,8 +59,7 @@ unsafe extern "C" {
 }
 
 /// Variables that hold a rank, the first that is set counts.
-const RANKS: [&[u8]; 6] =
-    [b"SLURM_PROCID", b"PMI_RANK", b"PMIX_RANK", b"OMPI_COMM_WORLD_RANK", b"MV2_COMM_WORLD_RANK", b"MPI_LOCALRANKID"];
+const RANKS: [&[u8]; 6] = [b"SLURM_PROCID", b"PMI_RANK", b"PMIX_RANK", b"OMPI_COMM_WORLD_RANK", b"MV2_COMM_WORLD_RANK", b"MPI_LOCALRANKID"];
 
 /// Reads the environment. One thread, once.
 pub fn read() {
@@ -195,7 +194,7 @@ unsafe fn expand(pattern: &[u8]) {
     let mut out = [0u8; 4096];
     let mut t = Text::over(&mut out);
     if pattern.first() != Some(&b'/') {
-        t.with_space(|p, n| crate::proc::cwd(p, n));
+        t.with_space(crate::proc::cwd);
         if t.as_bytes().last() != Some(&b'/') {
             t.bytes(b"/");
         }

@@ -234,7 +234,8 @@ enum Gap {
 unsafe fn pass_gap(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block, now: u64, last: bool) -> Gap {
     // SAFETY: the block is the lane's; the lock is held.
     unsafe {
-        let w = if c.pos as usize + 8 <= BLOCK { (*((block as *const u8).add(c.pos as usize) as *const AtomicU64)).load(Acquire) } else { 0 };
+        let w =
+            if c.pos as usize + 8 <= BLOCK { (*((block as *const u8).add(c.pos as usize) as *const AtomicU64)).load(Acquire) } else { 0 };
         let at_end = c.pos as usize + 8 > BLOCK || record::op_of(w) == op::PAD && w & record::START != 0;
         let next = (*block).next.load(Acquire);
         let stuck = &mut STUCK_SINCE[i as usize % LANES_MAX];
@@ -273,7 +274,9 @@ unsafe fn pass_gap(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block, n
             return Gap::Wait;
         }
         (*lane).lost.fetch_add(1, Relaxed);
-        while c.pos as usize + 8 <= BLOCK && (*((block as *const u8).add(c.pos as usize) as *const AtomicU64)).load(Acquire) & record::START == 0 {
+        while c.pos as usize + 8 <= BLOCK
+            && (*((block as *const u8).add(c.pos as usize) as *const AtomicU64)).load(Acquire) & record::START == 0
+        {
             c.pos += 8;
         }
         *stuck = ABANDONED;

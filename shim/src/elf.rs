@@ -133,11 +133,18 @@ unsafe fn find_in(o: *const Object, name: &[u8]) -> Option<*const c_void> {
         }
         // The loader makes these addresses, except in objects whose dynamic section it may not write (the vDSO).
         let at = |v: u64| if v != 0 && v < (*o).base { v + (*o).base } else { v };
-        let table = Table { symbols: at(symbols) as *const Symbol, strings: at(strings) as *const c_char, versions: at(versions) as *const u16 };
+        let table =
+            Table { symbols: at(symbols) as *const Symbol, strings: at(strings) as *const c_char, versions: at(versions) as *const u16 };
         if symbols == 0 || strings == 0 {
             return None;
         }
-        let index = if gnu_hash != 0 { gnu_lookup(at(gnu_hash) as *const u32, &table, name) } else if hash != 0 { sysv_lookup(at(hash) as *const u32, &table, name) } else { None }?;
+        let index = if gnu_hash != 0 {
+            gnu_lookup(at(gnu_hash) as *const u32, &table, name)
+        } else if hash != 0 {
+            sysv_lookup(at(hash) as *const u32, &table, name)
+        } else {
+            None
+        }?;
         let s = table.symbols.add(index as usize);
         let p = ((*o).base + (*s).value) as *const c_void;
         if (*s).info & 15 == STT_GNU_IFUNC {

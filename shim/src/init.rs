@@ -72,7 +72,7 @@ fn tell_key() {
     // SAFETY: our key and its function, looked up at the start.
     unsafe {
         if let (Some(key), Some(set)) = (THREAD_KEY, SET_SPECIFIC) {
-            set(key, 1 as *const c_void);
+            set(key, core::ptr::without_provenance(1));
         }
     }
 }
@@ -89,7 +89,7 @@ unsafe extern "C" fn thread_ends(round: *mut c_void) {
     unsafe {
         if round < 4 {
             if let (Some(key), Some(set)) = (THREAD_KEY, SET_SPECIFIC) {
-                set(key, (round + 1) as *const c_void);
+                set(key, core::ptr::without_provenance(round + 1));
             }
             return;
         }
@@ -104,6 +104,7 @@ unsafe fn begin() {
         real::resolve();
         crate::hooks::cxx::settle();
         crate::hooks::process::settle();
+        wake_allocator();
         config::read();
         let mut name = [0u8; 16];
         let n = proc::comm(name.as_mut_ptr(), 16);
@@ -138,6 +139,23 @@ unsafe fn begin() {
         }
         start_recording();
         register_exit();
+    }
+}
+
+/// Some allocators set themselves up in `malloc_usable_size`, by `operator new` (tcmalloc): done here once, where nothing is recorded, so
+/// that no hook calls itself in a circle.
+unsafe fn wake_allocator() {
+    // SAFETY: one thread; the real functions on a block of our own.
+    unsafe {
+        if let (false, Some(alloc), Some(free), Some(usable)) =
+            (real::GLIBC, real::REAL.malloc, real::REAL.free, real::REAL.malloc_usable_size)
+        {
+            let p = alloc(1);
+            if !p.is_null() {
+                usable(p);
+                free(p);
+            }
+        }
     }
 }
 
@@ -194,7 +212,8 @@ unsafe fn map_private() -> bool {
             // A kernel before 4.14: forks through libc are told of, raw ones are not.
             let f = real::default(b"__register_atfork");
             if !f.is_null() {
-                let register: unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *const c_void) -> c_int = core::mem::transmute(f);
+                let register: unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *const c_void) -> c_int =
+                    core::mem::transmute(f);
                 register(core::ptr::null(), core::ptr::null(), wipe as *const c_void, core::ptr::null());
             }
         }
@@ -345,6 +364,7 @@ fn is_us() -> bool {
 
 /// The process ends: everything is written and the spool goes.
 pub fn finish(how: &str, code: Option<i32>) {
+    // SAFETY: ALIVE is set before phase 2.
     if PHASE.load(Acquire) == 2 && unsafe { *ALIVE } == 0 {
         // A child that allocated nothing yet: it leaves a trace all the same, with its lineage.
         enter();
@@ -357,6 +377,7 @@ pub fn finish(how: &str, code: Option<i32>) {
         if writer::lock_within_a_second() {
             drain::drain(true);
             let now = sys::now();
+            sink::lift_cap();
             lines::calls(now, true);
             snapshot::sample(now);
             snapshot::snap("exit");

@@ -389,6 +389,7 @@ pub static LANES: AtomicU32 = AtomicU32::new(0);
 
 /// Gives this thread a lane. Signals are blocked, the shim is ready.
 pub fn acquire() -> *mut Hot {
+    // SAFETY: settled at the start.
     let pid = unsafe { spool::SPOOL.pid };
     let tid = sys::gettid();
     let used = LANES.load(Acquire) as usize;

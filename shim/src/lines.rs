@@ -80,7 +80,10 @@ pub fn header_now() {
         } else {
             t.quoted(cstr(CONFIG.job));
         }
-        t.field("interval_ns", CONFIG.interval_ns).field("big", CONFIG.big as u64).field("sample", CONFIG.sample as u64).field("page", 4096);
+        t.field("interval_ns", CONFIG.interval_ns)
+            .field("big", CONFIG.big as u64)
+            .field("sample", CONFIG.sample as u64)
+            .field("page", 4096);
         t.str(",\"allocator\":");
         match real::ALLOCATOR {
             real::Allocator::Glibc => t.str("\"glibc\",\"slack\":24"),
@@ -502,5 +505,16 @@ pub fn exec(now: u64) {
     let mut t = stage();
     // SAFETY: the lock is held.
     t.str("{\"type\":\"child\"").field("t", now).str(",\"how\":\"exec\"").field("pid", unsafe { SINK.me.0 } as u64).str("}\n");
+    sink::write(t.as_bytes());
+}
+
+/// Writes the line that says that recording was lowered, because the trace neared its cap.
+pub fn mode_lowered(mode: u32) {
+    let mut b = [0u8; 256];
+    let mut t = Text::over(&mut b);
+    t.str("{\"type\":\"mode\"").field("t", sys::now()).str(",\"mode\":\"").str(if mode == FAST { "fast" } else { "count" });
+    t.str("\",\"why\":\"the trace reached ").str(if mode == FAST { "three quarters of " } else { "" }).str("MEMSHIM_MAX\"");
+    // SAFETY: settings are read-only.
+    t.field("max", unsafe { CONFIG.max }).str("}\n");
     sink::write(t.as_bytes());
 }

@@ -109,6 +109,16 @@ pub fn parent_and_start() -> (u32, u64) {
     (parent as u32, start)
 }
 
+/// Exit code of the first thread, when it has ended (field 52 of `/proc/self/stat`).
+pub fn first_thread_code() -> i32 {
+    let mut b = [0u8; 1024];
+    // SAFETY: the path is zero-terminated.
+    let n = unsafe { read_file(c"/proc/self/stat".as_ptr().cast(), &mut b) };
+    let s = b.get(..n).unwrap_or(b"");
+    let status = s.trim_ascii_end().rsplit(|c| *c == b' ').next().and_then(number).unwrap_or(0);
+    (status >> 8 & 0xff) as i32
+}
+
 /// The number after `key` in a `Key:   123 kB` listing, in bytes (or as it stands where it has no unit).
 pub fn field(text: &[u8], key: &[u8]) -> Option<u64> {
     for line in text.split(|c| *c == b'\n') {

@@ -7,10 +7,10 @@
 //! Before every write the descriptor is checked to be still our file: programs close and reuse numbers that are not theirs. A lost
 //! file is opened again by name and used only if it is the same.
 
-use crate::config::CONFIG;
+use crate::config::{CONFIG, COUNT, FAST};
 use crate::sys::{self, sys};
 use crate::text::Text;
-use crate::{lines, proc};
+use crate::{lane, lines, proc, writer, zst};
 use libc::c_int;
 
 const PATH: usize = 4200;
@@ -33,6 +33,12 @@ pub struct Sink {
     /// First process of the run.
     pub first: bool,
     pub written: u64,
+    /// Ends in `.zst`: zstd frames.
+    packed: bool,
+    /// What the cap has lowered recording to, 0 nothing.
+    lowered: u32,
+    /// The cap is reached: lines are left out.
+    capped: bool,
     /// errno that ended the writing, 0 while all is well.
     pub trouble: i32,
     /// Where fd 2 pointed at the start.
@@ -59,6 +65,9 @@ pub static mut SINK: Sink = Sink {
     exec: 0,
     first: false,
     written: 0,
+    packed: false,
+    lowered: 0,
+    capped: false,
     trouble: 0,
     stderr: (0, 0),
 };
@@ -86,7 +95,6 @@ struct Head {
     ns: u64,
     run: u64,
     wall: u64,
-    execs: u32,
 }
 
 fn number_after(text: &[u8], key: &[u8]) -> u64 {
@@ -101,6 +109,8 @@ fn read_head(fd: c_int) -> Option<Head> {
     // SAFETY: b is 512 bytes.
     let n = unsafe { sys::pread(fd, b.as_mut_ptr(), 512, 0) };
     let s = b.get(..n.max(0) as usize).unwrap_or(b"");
+    // Of a compressed trace the header's frame is a raw one.
+    let s = if s.starts_with(&zst::MAGIC) { s.get(zst::RAW_HEAD..).unwrap_or(b"") } else { s };
     if !s.starts_with(b"{\"type\":\"header\"") {
         return None;
     }
@@ -115,7 +125,6 @@ fn read_head(fd: c_int) -> Option<Head> {
         ns: number_after(s, b"\"pid_ns\":"),
         run,
         wall: number_after(s, b"\"wall_ns\":"),
-        execs: 0,
     })
 }
 
@@ -166,7 +175,12 @@ pub fn open() -> Opened {
         let out = &raw const CONFIG.out;
         let out = &*out;
         for _ in 0..16 {
-            let fd = sys::openat(libc::AT_FDCWD, out.as_ptr(), libc::O_RDWR | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_NOCTTY | libc::O_NONBLOCK, 0);
+            let fd = sys::openat(
+                libc::AT_FDCWD,
+                out.as_ptr(),
+                libc::O_RDWR | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_NOCTTY | libc::O_NONBLOCK,
+                0,
+            );
             if fd == -libc::ENOENT {
                 match create_first(out) {
                     Ok(()) => return Opened::Ready { header_due: false },
@@ -175,7 +189,12 @@ pub fn open() -> Opened {
                 }
             }
             let fd = if fd == -libc::EACCES || fd == -libc::EINVAL {
-                let fd = sys::openat(libc::AT_FDCWD, out.as_ptr(), libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_NOCTTY | libc::O_NONBLOCK, 0);
+                let fd = sys::openat(
+                    libc::AT_FDCWD,
+                    out.as_ptr(),
+                    libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_NOCTTY | libc::O_NONBLOCK,
+                    0,
+                );
                 if fd == -libc::EACCES && (open_own_again(out, me_ns) || create_member(out).is_ok()) {
                     // Another user's file (rights were given up before an exec): a member of that run, as far as one can see.
                     return Opened::Ready { header_due: true };
@@ -239,6 +258,8 @@ pub fn open_child() -> Opened {
         SINK.exec = 0;
         SINK.first = false;
         SINK.written = 0;
+        SINK.lowered = 0;
+        SINK.capped = false;
         if SINK.trouble != 0 {
             return Opened::Failed("", SINK.trouble);
         }
@@ -298,6 +319,8 @@ unsafe fn set_file(fd: c_int, path: &[u8], regular: bool) {
         SINK.foreign = false;
         SINK.path = [0; PATH];
         let n = length(path).min(PATH - 1);
+        SINK.packed = path.get(..n).is_some_and(|p| p.ends_with(b".zst"));
+        zst::reset();
         core::ptr::copy_nonoverlapping(path.as_ptr(), (&raw mut SINK.path).cast(), n);
     }
 }
@@ -308,7 +331,8 @@ unsafe fn go_on(fd: c_int, path: &[u8], h: &Head) {
     unsafe {
         set_file(fd, path, true);
         SINK.run = h.run;
-        SINK.exec = count_headers(fd) + h.execs;
+        // In a compressed file earlier headers cannot be counted without unpacking it: there was one at least.
+        SINK.exec = count_headers(fd).max(1);
     }
 }
 
@@ -319,7 +343,12 @@ unsafe fn create_first(out: &[u8]) -> Result<(), i32> {
     t.bytes(out.get(..length(out)).unwrap_or(b"")).str(".").num(sys::getpid() as u64).str(".tmp\0");
     // SAFETY: paths are zero-terminated; one thread.
     unsafe {
-        let fd = sys::openat(libc::AT_FDCWD, tmp.as_ptr(), libc::O_RDWR | libc::O_APPEND | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, 0o600);
+        let fd = sys::openat(
+            libc::AT_FDCWD,
+            tmp.as_ptr(),
+            libc::O_RDWR | libc::O_APPEND | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW,
+            0o600,
+        );
         if fd < 0 {
             return Err(-fd);
         }
@@ -363,7 +392,11 @@ fn member_path(buf: &mut [u8; PATH], out: &[u8], n: u32) {
     if n > 1 {
         t.str(".").num(n as u64);
     }
-    t.str(".jsonl\0");
+    t.str(".jsonl");
+    if out.get(..length(out)).is_some_and(|o| o.ends_with(b".zst")) {
+        t.str(".zst");
+    }
+    t.str("\0");
 }
 
 unsafe fn create_member(out: &[u8]) -> Result<(), i32> {
@@ -376,7 +409,12 @@ unsafe fn create_member(out: &[u8]) -> Result<(), i32> {
         sys!(libc::SYS_mkdir, p.as_ptr(), 0o700);
         for n in 1..1000 {
             member_path(&mut p, out, n);
-            let fd = sys::openat(libc::AT_FDCWD, p.as_ptr(), libc::O_RDWR | libc::O_APPEND | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, 0o600);
+            let fd = sys::openat(
+                libc::AT_FDCWD,
+                p.as_ptr(),
+                libc::O_RDWR | libc::O_APPEND | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW,
+                0o600,
+            );
             if fd == -libc::EEXIST {
                 continue;
             }
@@ -466,15 +504,12 @@ unsafe fn put_aside(fd: c_int, out: &[u8], wall: u64) {
     }
 }
 
-/// Appends whole lines. False: they could not be written, and nothing will be any more.
+/// Appends whole lines. False: they could not be written, and nothing will be any more. What comes after the cap is left out.
 pub fn write(text: &[u8]) -> bool {
     // SAFETY: the drain's lock is held or only one thread exists.
     unsafe {
-        if SINK.trouble != 0 || text.is_empty() {
+        if SINK.trouble != 0 || text.is_empty() || SINK.capped {
             return SINK.trouble == 0;
-        }
-        if sys::identity(SINK.fd) != SINK.id && !reopen() {
-            return fail(libc::EBADF);
         }
         let mut head = [0u8; 128];
         let mut tail = [0u8; 128];
@@ -483,16 +518,62 @@ pub fn write(text: &[u8]) -> bool {
             lines::process_mark(&mut h, SINK.me);
             lines::process_mark(&mut t, SINK.owner);
         }
-        let parts = [(h.as_bytes().as_ptr(), h.len()), (text.as_ptr(), text.len()), (t.as_bytes().as_ptr(), t.len())];
-        let total = h.len() + text.len() + t.len();
+        let good = if !SINK.packed {
+            put([h.as_bytes(), text, t.as_bytes()])
+        } else if SINK.foreign || !writer::is_current() {
+            let whole = |part: &[u8]| part.is_empty() || zst::raw(part, |b| put([b, b"", b""]));
+            whole(h.as_bytes()) && whole(text) && whole(t.as_bytes())
+        } else {
+            zst::pack(text, |b| put([b, b"", b""]))
+        };
+        if good {
+            keep_below_cap();
+        }
+        good
+    }
+}
+
+/// Lowers what is recorded as the trace nears its cap: full → fast at three quarters, then totals only.
+unsafe fn keep_below_cap() {
+    // SAFETY: the lock is held.
+    unsafe {
+        if SINK.written < CONFIG.max / 4 * 3 || SINK.lowered == COUNT {
+            return;
+        }
+        let mode = if SINK.written >= CONFIG.max || CONFIG.mode == FAST { COUNT } else { FAST };
+        if mode == COUNT && SINK.written < CONFIG.max || SINK.lowered == mode {
+            return;
+        }
+        SINK.lowered = mode;
+        CONFIG.mode = mode;
+        lines::mode_lowered(mode);
+        lane::switch_mode(mode);
+        SINK.capped = mode == COUNT;
+    }
+}
+
+/// The last lines of a process are written whatever the cap.
+pub fn lift_cap() {
+    // SAFETY: the lock is held.
+    unsafe { SINK.capped = false };
+}
+
+/// Writes bytes, all of them or none as far as that can be.
+unsafe fn put(parts: [&[u8]; 3]) -> bool {
+    // SAFETY: the lock is held or only one thread exists.
+    unsafe {
+        if sys::identity(SINK.fd) != SINK.id && !reopen() {
+            return fail(libc::EBADF);
+        }
+        let total: usize = parts.iter().map(|p| p.len()).sum();
         let mut done = 0usize;
         while done < total {
             // What is left of the parts.
             let mut iov = [(core::ptr::null::<u8>(), 0usize); 3];
             let mut skip = done;
-            for (slot, (p, n)) in iov.iter_mut().zip(parts) {
-                let s = skip.min(n);
-                *slot = (p.add(s), n - s);
+            for (slot, part) in iov.iter_mut().zip(parts) {
+                let s = skip.min(part.len());
+                *slot = (part.as_ptr().add(s), part.len() - s);
                 skip -= s;
             }
             let r = sys!(libc::SYS_writev, SINK.fd, iov.as_ptr(), 3);

@@ -7,7 +7,7 @@ use crate::spool::{HOTS_LEN, SPOOL};
 use crate::sys::{self, Path, sys};
 use crate::table::TABLE;
 use crate::text::Text;
-use crate::{kinds, lines, proc, sink, writer};
+use crate::{kinds, lines, proc, sink, writer, zst};
 use core::sync::atomic::Ordering::*;
 use libc::c_int;
 
@@ -302,7 +302,7 @@ pub fn own(t: &mut Text) {
     // SAFETY: the lock is held.
     unsafe {
         let (table, blocks) = TABLE.size();
-        let private = HOTS_LEN + kinds::PRIVATE + lines::PRIVATE + writer::PRIVATE;
+        let private = HOTS_LEN + kinds::PRIVATE + lines::PRIVATE + writer::PRIVATE + zst::private();
         t.str(",\"own\":{\"spool\":").num(SPOOL.bytes).field("private", private as u64).field("table", table);
         t.field("table_blocks", blocks).field("lanes", LANES.load(Relaxed) as u64).str("}");
     }

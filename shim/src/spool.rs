@@ -85,9 +85,7 @@ pub fn create(path: sys::Path, reason: &'static str) -> bool {
         SPOOL.shared = false;
         SPOOL.reason = reason;
         SPOOL.base = core::ptr::null_mut();
-        for c in [&FREE] {
-            c.store(0, Relaxed);
-        }
+        FREE.store(0, Relaxed);
         for c in [&TAKEN, &BACKED, &GROWING, &LANES_BACKED, &LANES, &WAITERS, &GIVEN] {
             c.store(0, Relaxed);
         }
@@ -112,8 +110,7 @@ pub fn create(path: sys::Path, reason: &'static str) -> bool {
 }
 
 /// Filesystems whose shared mappings another machine or a daemon serves: a store could wait for the network.
-const REMOTE: [i64; 8] =
-    [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0bd0_0bd0, 0x4750_4653, 0x1983_0326];
+const REMOTE: [i64; 8] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0bd0_0bd0, 0x4750_4653, 0x1983_0326];
 
 unsafe fn open_shared(path: sys::Path) {
     // SAFETY: path is zero-terminated; SPOOL is this thread's alone now.
@@ -127,14 +124,10 @@ unsafe fn open_shared(path: sys::Path) {
         let mut fs = [0i64; 15];
         sys!(libc::SYS_fstatfs, fd, fs.as_mut_ptr());
         let [kind, ..] = fs;
-        let usable = !REMOTE.contains(&kind)
-            && sys!(libc::SYS_ftruncate, fd, TABLE_OFF) == 0
-            && sys!(libc::SYS_fallocate, fd, 0, 0, 4096) == 0;
-        let base = if usable {
-            sys!(libc::SYS_mmap, 0, TABLE_OFF, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
-        } else {
-            -1
-        };
+        let usable =
+            !REMOTE.contains(&kind) && sys!(libc::SYS_ftruncate, fd, TABLE_OFF) == 0 && sys!(libc::SYS_fallocate, fd, 0, 0, 4096) == 0;
+        let base =
+            if usable { sys!(libc::SYS_mmap, 0, TABLE_OFF, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0) } else { -1 };
         if base < 0 {
             sys::swallow(libc::SIGXFSZ); // RLIMIT_FSIZE below the spool's size
             SPOOL.reason = "the folder of the trace holds no shared mapping";

@@ -101,7 +101,15 @@ fn clock(id: c_int) -> u64 {
 pub fn map_anon(len: usize) -> *mut u8 {
     // SAFETY: a new mapping at an address the kernel picks.
     let r = unsafe {
-        sys!(libc::SYS_mmap, 0, len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1i64, 0)
+        sys!(
+            libc::SYS_mmap,
+            0,
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1i64,
+            0
+        )
     };
     if r < 0 { core::ptr::null_mut() } else { r as *mut u8 }
 }

@@ -24,14 +24,7 @@ pub struct Table {
 
 const EMPTY: Entry = Entry { lo: 0, hi: 0 };
 
-pub static mut TABLE: Table = Table {
-    base: core::ptr::null_mut(),
-    buckets: 0,
-    used: 0,
-    mapped: 0,
-    private: false,
-    grown: 0,
-};
+pub static mut TABLE: Table = Table { base: core::ptr::null_mut(), buckets: 0, used: 0, mapped: 0, private: false, grown: 0 };
 
 const FIRST_BUCKETS: u64 = 512;
 /// Buckets after the last home, for entries that pass it; and how far behind its reading place growing may put an entry.
@@ -85,7 +78,11 @@ impl Table {
     #[inline(always)]
     pub fn prefetch(&self, addr3: u64) {
         // SAFETY: a prefetch of any address is harmless.
-        unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(self.base.wrapping_add(self.home(addr3) as usize).cast()) };
+        unsafe {
+            core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(
+                self.base.wrapping_add(self.home(addr3) as usize).cast(),
+            )
+        };
     }
 
     /// Starts empty. Memory comes with the first insertion.
@@ -311,7 +308,9 @@ impl Table {
         // SAFETY: only the drain uses the mapping; the spool's fd is checked before each use.
         unsafe {
             if SPOOL.shared && !self.private {
-                let grown = spool::is_open() && sys!(libc::SYS_ftruncate, SPOOL.fd, TABLE_OFF + len) == 0 && spool::back(TABLE_OFF + self.mapped, len - self.mapped);
+                let grown = spool::is_open()
+                    && sys!(libc::SYS_ftruncate, SPOOL.fd, TABLE_OFF + len) == 0
+                    && spool::back(TABLE_OFF + self.mapped, len - self.mapped);
                 let at = match (grown, self.mapped) {
                     (false, _) => -1,
                     (true, 0) => {

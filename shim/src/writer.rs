@@ -42,6 +42,11 @@ pub fn alive() -> bool {
     TID.load(Relaxed) != 0
 }
 
+/// Whether this thread is it.
+pub fn is_current() -> bool {
+    alive() && TID.load(Relaxed) == sys::gettid()
+}
+
 /// A forked child has none.
 pub fn forget() {
     TID.store(0, Relaxed);
@@ -129,6 +134,7 @@ pub fn stop() {
 
 /// Makes a call that must find the process without our thread.
 pub fn without<T>(call: impl FnOnce() -> T) -> T {
+    // SAFETY: settled at the start.
     let had = alive() && sys::getpid() == unsafe { SPOOL.pid };
     if had {
         stop();
@@ -142,10 +148,10 @@ pub fn without<T>(call: impl FnOnce() -> T) -> T {
 
 extern "C" fn run() -> ! {
     let me = sys::gettid();
-    // SAFETY: settings are read-only.
-    let interval = unsafe { CONFIG.interval_ns };
+    // SAFETY: settings are read-only, and so is the spool's kind.
+    let (interval, shared) = unsafe { (CONFIG.interval_ns, SPOOL.shared) };
     // Without a spool that outlives us, what is pending must reach the file soon.
-    let pause = if unsafe { SPOOL.shared } { interval } else { interval.min(10_000_000) };
+    let pause = if shared { interval } else { interval.min(10_000_000) };
     let mut more = false;
     while STOP.load(Acquire) == 0 {
         let bell = DOORBELL.load(Acquire);
@@ -161,12 +167,15 @@ extern "C" fn run() -> ! {
             sys::yield_now();
         }
     }
+    let mut code = 0;
     if STOP.load(Acquire) == 2 {
-        crate::init::finish("_exit", None);
+        // The kernel takes the last thread's code for the process's: that of the program's.
+        code = crate::proc::first_thread_code();
+        crate::init::finish("_exit", Some(code));
     }
     loop {
         // SAFETY: ends this thread only.
-        unsafe { sys!(libc::SYS_exit, 0) };
+        unsafe { sys!(libc::SYS_exit, code) };
     }
 }
 
@@ -205,11 +214,15 @@ fn work() -> bool {
 pub fn block_filled() {
     let n = FILLED.fetch_add(1, AcqRel) + 1;
     if alive() {
-        if n % WAKE_AT == 0 && SLEEPING.load(Acquire) == 1 {
+        if n.is_multiple_of(WAKE_AT) && SLEEPING.load(Acquire) == 1 {
             DOORBELL.fetch_add(1, Release);
             sys::futex_wake(&DOORBELL);
         }
-    } else if (n >= WAKE_AT || sys::now() >= LAST_TICK.load(Relaxed) + unsafe { CONFIG.interval_ns }) && drain::try_lock(sys::gettid()) {
+        return;
+    }
+    // SAFETY: settings are read-only.
+    let interval = unsafe { CONFIG.interval_ns };
+    if (n >= WAKE_AT || sys::now() >= LAST_TICK.load(Relaxed) + interval) && drain::try_lock(sys::gettid()) {
         work();
         drain::unlock();
     }

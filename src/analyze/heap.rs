@@ -99,7 +99,8 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
     heap.peak_bytes = Bytes::of_balance(peak);
     heap.peak_at_s = Some(Nanos(counts.lower_at).seconds_since(start));
     let slack_of = |blocks: i64| image.header.slack.map(|slack| Bytes(slack.saturating_mul(blocks.max(0) as u64)));
-    heap.peak_bound_bytes = slack_of(counts.most_blocks).map(|slack| Bytes::of_balance(counts.upper - peak).max(Bytes::of_balance(peak - counts.lower) + slack));
+    heap.peak_bound_bytes = slack_of(counts.most_blocks)
+        .map(|slack| Bytes::of_balance(counts.upper - peak).max(Bytes::of_balance(peak - counts.lower) + slack));
     heap.live_bound_bytes = slack_of(counts.blocks);
     heap.leaked_allocs = heap.live_allocs;
     heap.leaked_bytes = heap.live_bytes;

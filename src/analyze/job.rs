@@ -11,7 +11,9 @@ pub fn complete(report: &mut Report) {
     children_peaks(&mut report.runs);
     let runs = &report.runs;
     let job = &mut report.job;
-    job.processes = runs.iter().map(|r| (&r.host, r.pid, process_start(runs, r))).map(|(h, p, s)| (h, p, s.to_bits())).collect::<BTreeSet<_>>().len() as u64;
+    job.processes =
+        runs.iter().map(|r| (&r.host, r.pid, process_start(runs, r))).map(|(h, p, s)| (h, p, s.to_bits())).collect::<BTreeSet<_>>().len()
+            as u64;
     job.hosts = runs.iter().map(|r| &r.host).collect::<BTreeSet<_>>().len() as u64;
     let ranks: BTreeSet<i64> = runs.iter().filter_map(|r| r.rank).collect();
     job.ranks = ranks.len() as u64;
@@ -111,7 +113,10 @@ mod tests {
 
     #[test]
     fn the_peak_of_a_job_is_that_of_processes_at_the_same_time() {
-        let mut report = Report { runs: vec![run(1, 0, 100.0, &[(0.0, 50), (5.0, 200)]), run(2, 1, 102.0, &[(0.0, 100), (2.0, 10)])], ..Report::default() };
+        let mut report = Report {
+            runs: vec![run(1, 0, 100.0, &[(0.0, 50), (5.0, 200)]), run(2, 1, 102.0, &[(0.0, 100), (2.0, 10)])],
+            ..Report::default()
+        };
         complete(&mut report);
         assert_eq!(report.job.peak_bytes, Bytes(210));
         assert_eq!(report.job.peak_at_s, Some(5.0));

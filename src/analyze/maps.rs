@@ -24,12 +24,24 @@ pub fn maps(image: &ImageEnd) -> Maps {
         peak_bytes: Bytes(peaks.total.bytes),
         peak_at_s: (peaks.total.bytes > 0).then(|| Nanos(peaks.total.t).seconds_since(Nanos(image.header.mono_ns))),
         given_back_bytes: Bytes(now.given_back),
-        calls: image.maps.calls.iter().map(|c| MapCalls { len: c.len, kind: c.kind.name().into(), maps: c.maps, unmaps: c.unmaps, prot_none: c.prot_none }).collect(),
+        calls: image
+            .maps
+            .calls
+            .iter()
+            .map(|c| MapCalls { len: c.len, kind: c.kind.name().into(), maps: c.maps, unmaps: c.unmaps, prot_none: c.prot_none })
+            .collect(),
         regions: image
             .maps
             .regions
             .iter()
-            .map(|r| Region { addr: r.addr, len: r.len, anon_bytes: r.anon_bytes.clone(), peak_bytes: r.peak_bytes, end_bytes: r.end_bytes, cut: r.cut })
+            .map(|r| Region {
+                addr: r.addr,
+                len: r.len,
+                anon_bytes: r.anon_bytes.clone(),
+                peak_bytes: r.peak_bytes,
+                end_bytes: r.end_bytes,
+                cut: r.cut,
+            })
             .collect(),
     }
 }

@@ -36,6 +36,11 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End) -> Vec
     add("calls of mmap and the like", image.maps.late, "they came too late to be put in order, or twice");
     add("calls of mmap and the like", image.maps.unknown, "of a kind this version does not know");
     add("histories of mapped regions", image.maps.regions_left_out, "more than are kept; their bytes are in the sums");
+    for lowered in &seen.lowered {
+        let what =
+            if lowered.mode == "fast" { "small calls from then on (sampled only)" } else { "single calls from then on (totals only)" };
+        add(what, 1, &lowered.why.0);
+    }
     if seen.running {
         add("the latest events", 1, "the process is running: they are in its memory and come with its next batch");
     }

@@ -45,7 +45,9 @@ pub fn analyze(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Re
     if loaded.iter().all(|l| l.images.is_empty()) {
         let first = loaded.first();
         let why = first.and_then(|l| l.damage.error.clone()).unwrap_or_else(|| "not a memshim trace: no header line in it".into());
-        let path = first.map_or_else(|| inputs.first().map(|p| p.display().to_string()), |l| Some(l.path.display().to_string())).unwrap_or_default();
+        let path = first
+            .map_or_else(|| inputs.first().map(|p| p.display().to_string()), |l| Some(l.path.display().to_string()))
+            .unwrap_or_default();
         return Err(Error::NoTrace { path, why });
     }
     let mut report = Report { schema: SCHEMA, ..Report::default() };

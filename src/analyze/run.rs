@@ -105,7 +105,13 @@ fn cpu(image: &ImageEnd) -> Option<f64> {
 fn threads(image: &ImageEnd) -> Vec<Thread> {
     let shown = image.threads.iter().take(THREADS_SHOWN);
     shown
-        .map(|t| Thread { tid: t.tid, name: t.name.clone(), allocs: t.allocs, bytes: Bytes(t.bytes), peak_bytes: Bytes::of_balance(t.peak) })
+        .map(|t| Thread {
+            tid: t.tid,
+            name: t.name.clone(),
+            allocs: t.allocs,
+            bytes: Bytes(t.bytes),
+            peak_bytes: Bytes::of_balance(t.peak),
+        })
         .collect()
 }
 

@@ -3,8 +3,8 @@
 use super::{exit, value};
 use crate::analyze::{self, Options};
 use crate::model::load::Progress;
-use crate::output::text::{self, Style};
 use crate::output::json;
+use crate::output::text::{self, Style};
 use anstream::{AutoStream, ColorChoice};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -121,7 +121,10 @@ fn width() -> usize {
 /// As the C library decides: the first of these that is set and not empty.
 fn utf8_locale(env: &dyn Fn(&str) -> Option<String>) -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|n| env(n).filter(|v| !v.is_empty()));
-    set.is_some_and(|v| { let v = v.to_ascii_lowercase(); v.contains("utf-8") || v.contains("utf8") })
+    set.is_some_and(|v| {
+        let v = v.to_ascii_lowercase();
+        v.contains("utf-8") || v.contains("utf8")
+    })
 }
 
 #[cfg(test)]

@@ -75,7 +75,11 @@ impl Doctor {
     pub fn execute(self) -> anyhow::Result<u8> {
         let mut found = Findings::default();
         library(&mut found);
-        found.add(Verdict::Good, "system", format!("kernel {}, {}", place::kernel(), place::glibc().unwrap_or_else(|| "no glibc found".into())));
+        found.add(
+            Verdict::Good,
+            "system",
+            format!("kernel {}, {}", place::kernel(), place::glibc().unwrap_or_else(|| "no glibc found".into())),
+        );
         self.trace_folder(&mut found);
         shared_memory(&mut found);
         limits(&mut found);
@@ -103,7 +107,10 @@ impl Doctor {
         }
         let kind = place::file_system(folder).map_or_else(|| "unknown".into(), |(_, kind)| kind);
         if place::is_remote(&kind) {
-            let text = format!("{} is on {kind}: no shared memory in files there, so a kill may lose the last events; put -o on a local disk or /dev/shm", folder.display());
+            let text = format!(
+                "{} is on {kind}: no shared memory in files there, so a kill may lose the last events; put -o on a local disk or /dev/shm",
+                folder.display()
+            );
             found.add(Verdict::Note, "folder", text);
         } else {
             found.add(Verdict::Good, "folder", format!("{} ({kind}): a killed process loses nothing", folder.display()));
@@ -140,7 +147,9 @@ fn loads(library: &Path) -> Result<(), String> {
 fn shared_memory(found: &mut Findings) {
     let folder = Path::new("/dev/shm");
     match place::free_bytes(folder).filter(|_| folder.is_dir()) {
-        Some(free) => found.add(Verdict::Good, "shm", format!("/dev/shm has {} free: a place for traces where the disk is remote", iec(free))),
+        Some(free) => {
+            found.add(Verdict::Good, "shm", format!("/dev/shm has {} free: a place for traces where the disk is remote", iec(free)))
+        }
         None => found.add(Verdict::Note, "shm", "no /dev/shm"),
     }
 }
@@ -203,7 +212,10 @@ fn program(found: &mut Findings, name: &OsString) {
         found.add(Verdict::Good, "allocator", format!("{lib} stays in use; calls to it are seen"));
     }
     if !own_malloc.is_empty() {
-        let text = format!("the program defines {} itself: calls from inside it that do not go through the loader's tables are not seen", own_malloc.join(", "));
+        let text = format!(
+            "the program defines {} itself: calls from inside it that do not go through the loader's tables are not seen",
+            own_malloc.join(", ")
+        );
         found.add(Verdict::Note, "allocator", text);
     }
 }

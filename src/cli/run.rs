@@ -4,8 +4,8 @@ use super::value;
 use crate::launch::pattern;
 use crate::launch::target::{self, Outcome, Plan};
 use crate::launch::{job, preload};
-use clap::{Args, ValueEnum};
 use crate::output::{shell, units::iec};
+use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -139,7 +139,9 @@ fn summary(o: &Outcome) -> String {
     let limit = o.limit.map(|l| format!(" (limit {})", iec(l))).unwrap_or_default();
     // A rise just before the end falls between two looks; the kernel's own figure bounds it.
     match (o.hwm, o.at_most) {
-        (Some(seen), Some(bound)) if bound > seen + seen / 20 => say(format!("peak resident between {} and {}{limit}", iec(seen), iec(bound))),
+        (Some(seen), Some(bound)) if bound > seen + seen / 20 => {
+            say(format!("peak resident between {} and {}{limit}", iec(seen), iec(bound)))
+        }
         (Some(seen), _) => say(format!("peak resident {}{limit}, seen from outside", iec(seen))),
         (None, Some(bound)) => say(format!("peak resident {} at most{limit}", iec(bound))),
         (None, None) => {}

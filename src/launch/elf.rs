@@ -27,7 +27,11 @@ pub struct Program {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Image {
     /// A dynamically linked program of our class and machine.
-    Dynamic { loader: String, needed: Vec<String>, own_malloc: Vec<String> },
+    Dynamic {
+        loader: String,
+        needed: Vec<String>,
+        own_malloc: Vec<String>,
+    },
     /// No program interpreter: nothing reads LD_PRELOAD.
     Static,
     /// A class or machine that our library was not built for.

@@ -44,7 +44,11 @@ mod tests {
 
     #[test]
     fn slurm_memory_is_per_node_or_per_cpu_times_cpus() {
-        let env = |n: &str| match n { "SLURM_MEM_PER_CPU" => Some("2048".into()), "SLURM_CPUS_ON_NODE" => Some("4".into()), _ => None };
+        let env = |n: &str| match n {
+            "SLURM_MEM_PER_CPU" => Some("2048".into()),
+            "SLURM_CPUS_ON_NODE" => Some("4".into()),
+            _ => None,
+        };
         assert_eq!(slurm_memory(&env), Some(("SLURM_MEM_PER_CPU", 8 << 30)));
         let env = |n: &str| (n == "SLURM_MEM_PER_NODE").then(|| "100".into());
         assert_eq!(slurm_memory(&env), Some(("SLURM_MEM_PER_NODE", 100 << 20)));
@@ -53,7 +57,11 @@ mod tests {
 
     #[test]
     fn the_first_rank_variable_wins_and_must_be_a_number() {
-        let env = |n: &str| match n { "PMI_RANK" => Some("3".into()), "PMIX_RANK" => Some("4".into()), _ => None };
+        let env = |n: &str| match n {
+            "PMI_RANK" => Some("3".into()),
+            "PMIX_RANK" => Some("4".into()),
+            _ => None,
+        };
         assert_eq!(rank(&env), Some(("PMI_RANK", "3".into())));
         assert_eq!(rank(&|n: &str| (n == "PMI_RANK").then(|| "x".into())), None);
     }

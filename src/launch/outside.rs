@@ -69,7 +69,8 @@ fn compressed(trace: &Path, file: &File) -> bool {
 pub fn header(trace: &Path) -> Option<Value> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(trace).ok()?;
     file.metadata().ok().filter(|m| m.is_file())?;
-    let source: Box<dyn Read> = if compressed(trace, &file) { Box::new(zstd::stream::read::Decoder::new(file).ok()?) } else { Box::new(file) };
+    let source: Box<dyn Read> =
+        if compressed(trace, &file) { Box::new(zstd::stream::read::Decoder::new(file).ok()?) } else { Box::new(file) };
     let mut first = Vec::new();
     BufReader::new(source.take(LONGEST_HEADER)).read_until(b'\n', &mut first).ok()?;
     serde_json::from_slice(&first).ok().filter(|v: &Value| v["type"] == "header")
@@ -113,7 +114,8 @@ mod tests {
 
     #[test]
     fn the_line_has_the_keys_of_the_format() {
-        let (before, after) = (Reading { oom_kills: Some(2), ..Reading::default() }, Reading { oom_kills: Some(3), peak: Some(9), ..Reading::default() });
+        let (before, after) =
+            (Reading { oom_kills: Some(2), ..Reading::default() }, Reading { oom_kills: Some(3), peak: Some(9), ..Reading::default() });
         let v = line(7, 0, &seen(), Some((2, &before, &after)));
         assert_eq!((&v["type"], &v["pid"], &v["hwm"], &v["status"]["signal"]), (&json!("outside"), &json!(7), &json!(5), &json!(9)));
         assert_eq!((&v["cgroup"]["oom_kills"], &v["cgroup"]["peak"], &v["cgroup"]["limit"]), (&json!(1), &json!(9), &Value::Null));

@@ -30,7 +30,9 @@ pub fn file_system(folder: &Path) -> Option<(String, String)> {
 
 /// Shared mappings of a file there are not the memory of this machine: another node's view, or no mapping at all.
 pub fn is_remote(kind: &str) -> bool {
-    ["nfs", "lustre", "cifs", "smb", "fuse", "gpfs", "beegfs", "ceph", "9p", "afs", "panfs", "pvfs", "wekafs"].iter().any(|r| kind.starts_with(r))
+    ["nfs", "lustre", "cifs", "smb", "fuse", "gpfs", "beegfs", "ceph", "9p", "afs", "panfs", "pvfs", "wekafs"]
+        .iter()
+        .any(|r| kind.starts_with(r))
 }
 
 /// Whether a file of ours can be made, sized and removed in `folder`.

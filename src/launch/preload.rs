@@ -47,11 +47,17 @@ pub fn preload_value(library: &Path, before: Option<&OsStr>) -> OsString {
 /// Why ld.so would not take this path out of LD_PRELOAD, if so: it splits at spaces and colons and has no way to quote them.
 pub fn unusable_path(library: &Path) -> Option<&'static str> {
     let bytes = library.as_os_str().as_bytes();
-    bytes.iter().any(|&b| b == b':' || b == b' ').then_some("its path has a space or a colon, at which ld.so splits LD_PRELOAD: put a link to it elsewhere and name that in MEMSHIM_SHIM")
+    bytes.iter().any(|&b| b == b':' || b == b' ').then_some(
+        "its path has a space or a colon, at which ld.so splits LD_PRELOAD: put a link to it elsewhere and name that in MEMSHIM_SHIM",
+    )
 }
 
 /// The environment of a target: `base` in its order, LD_PRELOAD and `set` replaced in place or appended.
-pub fn target_environment(base: impl IntoIterator<Item = (OsString, OsString)>, library: &Path, set: &[(&str, OsString)]) -> Vec<(OsString, OsString)> {
+pub fn target_environment(
+    base: impl IntoIterator<Item = (OsString, OsString)>,
+    library: &Path,
+    set: &[(&str, OsString)],
+) -> Vec<(OsString, OsString)> {
     let mut env: Vec<(OsString, OsString)> = base.into_iter().collect();
     let before = env.iter().find(|(k, _)| k == "LD_PRELOAD").map(|(_, v)| v.clone());
     let preload = preload_value(library, before.as_deref());

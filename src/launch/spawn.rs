@@ -71,5 +71,7 @@ pub fn find_program(program: &OsStr, env: &[(OsString, OsString)]) -> Option<std
     }
     let default = OsString::from("/bin:/usr/bin");
     let path = env.iter().find(|(k, _)| k == "PATH").map_or(&default, |(_, v)| v);
-    std::env::split_paths(path).map(|dir| dir.join(program)).find(|p| nix::unistd::access(p, nix::unistd::AccessFlags::X_OK).is_ok() && p.is_file())
+    std::env::split_paths(path)
+        .map(|dir| dir.join(program))
+        .find(|p| nix::unistd::access(p, nix::unistd::AccessFlags::X_OK).is_ok() && p.is_file())
 }

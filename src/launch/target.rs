@@ -93,7 +93,15 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     let kills = |r: &Reading| r.oom_kills.unwrap_or(0);
     let Seen { ended, hwm, .. } = seen;
     let at_most = line["rusage"]["maxrss"].as_u64();
-    Ok(Outcome { ended, hwm, at_most, trace, trouble, oom_kills: kills(&after).saturating_sub(kills(&before)), limit: after.limit.map(|l| l.0) })
+    Ok(Outcome {
+        ended,
+        hwm,
+        at_most,
+        trace,
+        trouble,
+        oom_kills: kills(&after).saturating_sub(kills(&before)),
+        limit: after.limit.map(|l| l.0),
+    })
 }
 
 /// Completes the traces of processes that died without warning (their spools are then gone), then appends the view from outside.

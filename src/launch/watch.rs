@@ -27,7 +27,10 @@ const DESCENDANTS_EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     Exited(i32),
-    Signaled { signal: i32, core: bool },
+    Signaled {
+        signal: i32,
+        core: bool,
+    },
     /// Someone else waited for it, or SIGCHLD is ignored: only its end is known.
     Unknown,
 }

@@ -13,7 +13,7 @@ use super::mapfeed::{MapFeed, MapsEnd};
 use super::threads::{ThreadBook, ThreadUse};
 use super::timeline::{Series, Timeline};
 use super::units::{Bytes, Nanos};
-use crate::trace::line::{Child, End, Header, Line, Rss, Thread};
+use crate::trace::line::{Child, End, Header, Line, Lowered, Rss, Thread};
 use crate::trace::recover;
 
 /// What a reader of images wants to know beyond the usual.
@@ -50,6 +50,8 @@ pub struct Ended {
     /// Said that it is about to become another image.
     pub exec_announced: bool,
     pub notes: Vec<String>,
+    /// Recording was lowered, as the trace neared its cap.
+    pub lowered: Vec<Lowered>,
     /// Lost events by reason.
     pub lost: BTreeMap<String, u64>,
     pub first_t: Option<Nanos>,
@@ -150,6 +152,12 @@ impl Image {
                 if self.end.notes.len() < LISTED && !self.end.notes.contains(&what) {
                     self.end.notes.push(what);
                 }
+            }
+            Line::Mode(lowered) => {
+                self.at(lowered.t);
+                // Which blocks are live is not known any more: results come from the exact counts, as in fast mode.
+                self.header.mode = "fast".into();
+                self.end.lowered.push(lowered);
             }
             Line::End(end) => {
                 self.at(end.t);

@@ -116,7 +116,14 @@ mod tests {
     #[test]
     fn stamps_cut_a_batch_into_windows() {
         let w = windows(&[10, 5, 20, 1], 100, 40, 1000, 2000);
-        assert_eq!(w, [Window { steps: 0..10, t0: 1000, t1: 1500 }, Window { steps: 10..30, t0: 1500, t1: 1600 }, Window { steps: 30..40, t0: 1600, t1: 2000 }]);
+        assert_eq!(
+            w,
+            [
+                Window { steps: 0..10, t0: 1000, t1: 1500 },
+                Window { steps: 10..30, t0: 1500, t1: 1600 },
+                Window { steps: 30..40, t0: 1600, t1: 2000 }
+            ]
+        );
         assert_eq!(windows(&[], 100, 2, 5, 4), [Window { steps: 0..2, t0: 5, t1: 5 }]);
         assert_eq!(windows(&[9, u64::MAX], 100, 3, 5, 9), [Window { steps: 0..3, t0: 5, t1: 9 }]);
     }

@@ -64,7 +64,9 @@ mod tests {
     #[test]
     fn rows_come_out_by_ticket_without_those_undone() {
         let mut t = Tickets::default();
-        for (what, ticket) in [(MapWhat::Munmap, 3), (MapWhat::Mmap, 1), (MapWhat::Undo, 3), (MapWhat::Undo, 4), (MapWhat::Munmap, 4), (MapWhat::Brk, 2)] {
+        for (what, ticket) in
+            [(MapWhat::Munmap, 3), (MapWhat::Mmap, 1), (MapWhat::Undo, 3), (MapWhat::Undo, 4), (MapWhat::Munmap, 4), (MapWhat::Brk, 2)]
+        {
             t.add(row(what, ticket));
         }
         assert_eq!(t.next(false), None, "held back");

@@ -60,7 +60,11 @@ impl Timeline {
 
     fn halve(&mut self) {
         self.width = self.width.saturating_mul(2);
-        self.spans = self.spans.chunks(2).map(|pair| std::array::from_fn(|s| pair.iter().filter_map(|p| p[s]).reduce(|a, b| join(Some(a), b)))).collect();
+        self.spans = self
+            .spans
+            .chunks(2)
+            .map(|pair| std::array::from_fn(|s| pair.iter().filter_map(|p| p[s]).reduce(|a, b| join(Some(a), b))))
+            .collect();
     }
 
     /// All spans in which something was noted; a level holds until the next.
@@ -81,7 +85,12 @@ impl Timeline {
     /// The level of a series around an instant.
     pub fn level_at(&self, t: u64, series: Series) -> u64 {
         let at = (t.saturating_sub(self.start) / self.width) as usize;
-        self.spans.iter().take(at.saturating_add(1)).rev().find_map(|s| s[series as usize]).map_or(0, |l| if l.last_at <= t { l.last } else { l.most })
+        self.spans
+            .iter()
+            .take(at.saturating_add(1))
+            .rev()
+            .find_map(|s| s[series as usize])
+            .map_or(0, |l| if l.last_at <= t { l.last } else { l.most })
     }
 }
 

@@ -1,8 +1,8 @@
 //! The report as text or JSON. Renders what `analyze` returns and computes nothing.
 
 pub mod json;
+pub mod shell;
 pub mod table;
 pub mod text;
 pub mod timeline;
-pub mod shell;
 pub mod units;

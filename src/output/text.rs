@@ -5,8 +5,8 @@ mod memory;
 mod processes;
 mod trust;
 
-use super::{shell, timeline};
 use super::units::{percent, seconds};
+use super::{shell, timeline};
 use crate::analyze::report::{End, EndKind, Mode, Report, Run};
 
 /// How the screen is.
@@ -137,7 +137,10 @@ fn signal_name(n: i32) -> String {
 fn next_command(report: &Report, shown: Option<&Run>, traces: &[String]) -> String {
     let quoted = traces.iter().map(|t| shell::quoted(t)).collect::<Vec<_>>().join(" ");
     match shown {
-        Some(run) if run.events.lost > 0 || run.mode == Mode::Fast && run.heap.peak_bound_bytes.is_some_and(|b| b.0 * 10 > run.heap.peak_bytes.0) => {
+        Some(run)
+            if run.events.lost > 0
+                || run.mode == Mode::Fast && run.heap.peak_bound_bytes.is_some_and(|b| b.0 * 10 > run.heap.peak_bytes.0) =>
+        {
             format!("memshim run --mode full -- {}    (exact peaks)", super::table::cut(&run.command.join(" "), 60))
         }
         _ if report.runs.len() > 1 => format!("memshim analyze {quoted} --pid PID    (another process), or --json"),
@@ -147,7 +150,17 @@ fn next_command(report: &Report, shown: Option<&Run>, traces: &[String]) -> Stri
 
 /// A trace may hold anything, and a terminal obeys control characters.
 fn harmless(line: &str) -> String {
-    line.chars().map(|c| if c.is_whitespace() { ' ' } else if c.is_control() { '?' } else { c }).collect()
+    line.chars()
+        .map(|c| {
+            if c.is_whitespace() {
+                ' '
+            } else if c.is_control() {
+                '?'
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 /// For terminals that only know ASCII.

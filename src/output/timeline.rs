@@ -24,7 +24,13 @@ pub fn draw(samples: &[Sample], wall_s: f64, width: usize) -> Vec<String> {
 }
 
 fn label(row: usize, top: u64) -> String {
-    let text = if row + 1 == ROWS { iec(top) } else if row == 0 { "0".into() } else { String::new() };
+    let text = if row + 1 == ROWS {
+        iec(top)
+    } else if row == 0 {
+        "0".into()
+    } else {
+        String::new()
+    };
     format!("{text:>LABEL$} {}", if text.is_empty() { '│' } else { '┤' })
 }
 
@@ -37,7 +43,12 @@ fn bins(samples: &[Sample], end: f64, columns: usize) -> Vec<(u64, u64)> {
         bins[at] = Some((rss.max(s.rss.0), heap.max(s.heap.0)));
     }
     let mut last = (0, 0);
-    bins.into_iter().map(|b| { last = b.unwrap_or(last); last }).collect()
+    bins.into_iter()
+        .map(|b| {
+            last = b.unwrap_or(last);
+            last
+        })
+        .collect()
 }
 
 fn cells(bins: &[(u64, u64)], row: usize, top: u64) -> String {
@@ -60,7 +71,8 @@ mod tests {
 
     #[test]
     fn a_ramp_rises_and_the_heap_is_inside_it() {
-        let samples: Vec<Sample> = (0..=40).map(|i| Sample { t_s: i as f64 / 4.0, rss: Bytes(i << 20), heap: Bytes(i << 19), maps: Bytes(0) }).collect();
+        let samples: Vec<Sample> =
+            (0..=40).map(|i| Sample { t_s: i as f64 / 4.0, rss: Bytes(i << 20), heap: Bytes(i << 19), maps: Bytes(0) }).collect();
         let chart = draw(&samples, 10.0, 50);
         assert_eq!(chart.len(), ROWS + 1);
         assert!(chart[0].starts_with("40.0 MiB ┤") && chart[0].ends_with('░'), "{chart:#?}");

@@ -22,7 +22,13 @@ pub fn iec_signed(bytes: i64) -> String {
 }
 
 fn three_digits(value: f64) -> String {
-    let decimals = if value < 9.995 { 2 } else if value < 99.95 { 1 } else { 0 };
+    let decimals = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
     format!("{value:.decimals$}")
 }
 
@@ -66,7 +72,15 @@ mod tests {
 
     #[test]
     fn sizes_have_three_digits_and_never_four() {
-        for (n, s) in [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (1536, "1.50 KiB"), (10 << 20, "10.0 MiB"), (1_048_064, "1.00 MiB"), (u64::MAX, "16.0 EiB")] {
+        for (n, s) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (1536, "1.50 KiB"),
+            (10 << 20, "10.0 MiB"),
+            (1_048_064, "1.00 MiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
             assert_eq!(iec(n), s);
         }
         assert_eq!(iec_signed(-2048), "−2.00 KiB");

@@ -125,13 +125,23 @@ mod tests {
     fn a_trace_brings_its_family_and_a_folder_everything() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("trace.d")).unwrap();
-        for name in ["trace.jsonl", "trace.jsonl.spool", "trace.jsonl.spool.2", "trace.d/7.jsonl", "trace.d/8.jsonl.zst", "trace.d/9.jsonl.spool", "other.jsonl", "notes.txt"] {
+        for name in [
+            "trace.jsonl",
+            "trace.jsonl.spool",
+            "trace.jsonl.spool.2",
+            "trace.d/7.jsonl",
+            "trace.d/8.jsonl.zst",
+            "trace.d/9.jsonl.spool",
+            "other.jsonl",
+            "notes.txt",
+        ] {
             fs::write(dir.path().join(name), "").unwrap();
         }
         let names = |all: Vec<Member>| -> Vec<(String, usize)> {
             all.iter().map(|m| (m.path.strip_prefix(dir.path()).unwrap().display().to_string(), m.spools.len())).collect()
         };
-        let want = [("trace.d/7.jsonl".into(), 0), ("trace.d/8.jsonl.zst".into(), 0), ("trace.d/9.jsonl".into(), 1), ("trace.jsonl".into(), 2)];
+        let want =
+            [("trace.d/7.jsonl".into(), 0), ("trace.d/8.jsonl.zst".into(), 0), ("trace.d/9.jsonl".into(), 1), ("trace.jsonl".into(), 2)];
         assert_eq!(names(discover(&[dir.path().join("trace.jsonl")]).unwrap()), want);
         assert_eq!(names(discover(&[dir.path().into()]).unwrap()).len(), 5);
         assert_eq!(names(discover(&[dir.path().into(), dir.path().join("trace.jsonl")]).unwrap()).len(), 5, "each once");

@@ -25,10 +25,21 @@ pub enum Line<'a> {
     Child(Child),
     Lost(Lost),
     Note(String),
+    Mode(Lowered),
     End(End),
     Outside(Value),
     /// A type this version does not know.
     Unknown,
+}
+
+/// Recording was lowered: from `t` on it is `fast`, or `count` (totals only).
+#[derive(Clone, Debug, Deserialize)]
+pub struct Lowered {
+    #[serde(default)]
+    pub t: u64,
+    pub mode: String,
+    #[serde(default)]
+    pub why: Text,
 }
 
 /// A string, or its bytes where they are not UTF-8 (`{"hex":…}`); such bytes are shown replaced.
@@ -240,6 +251,7 @@ pub fn parse(line: &[u8]) -> Result<Line<'_>, serde_json::Error> {
         "snap" => Line::Snap(serde_json::from_slice(line)?),
         "child" => Line::Child(serde_json::from_slice(line)?),
         "lost" => Line::Lost(serde_json::from_slice(line)?),
+        "mode" => Line::Mode(serde_json::from_slice(line)?),
         "note" => Line::Note(serde_json::from_slice::<What>(line)?.what.0),
         "end" => Line::End(serde_json::from_slice(line)?),
         "outside" => Line::Outside(serde_json::from_slice(line)?),

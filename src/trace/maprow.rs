@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn rows_of_all_lengths_are_read_and_unknown_ones_kept_apart() {
-        let rows: Vec<MapRow> = serde_json::from_str(r#"[["mmap",1,2,0,4096,8192,3,34,0],["undo",7],["future",1,{"a":2}],["brk",1]]"#).unwrap();
+        let rows: Vec<MapRow> =
+            serde_json::from_str(r#"[["mmap",1,2,0,4096,8192,3,34,0],["undo",7],["future",1,{"a":2}],["brk",1]]"#).unwrap();
         assert_eq!(rows[0].n[4], 8192);
         assert_eq!((rows[1].what, rows[1].n[0]), (MapWhat::Undo, 7));
         assert_eq!(rows[2].what, MapWhat::Other);

@@ -84,7 +84,17 @@ impl LineReader {
         } else {
             Bytes::Plain(file)
         };
-        Ok(LineReader { bytes, buffer: vec![0; 256 << 10], start: 0, end: 0, searched: 0, at_end: false, skipping: false, too_long: 0, read: 0 })
+        Ok(LineReader {
+            bytes,
+            buffer: vec![0; 256 << 10],
+            start: 0,
+            end: 0,
+            searched: 0,
+            at_end: false,
+            skipping: false,
+            too_long: 0,
+            read: 0,
+        })
     }
 
     /// Frames of a compressed file that were damaged so far.

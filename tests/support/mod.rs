@@ -53,8 +53,7 @@ impl Mode {
     }
 
     fn wanted(self) -> bool {
-        std::env::var("MEMSHIM_TEST_MODES")
-            .map_or(true, |modes| modes.split(',').any(|m| m == self.name()))
+        std::env::var("MEMSHIM_TEST_MODES").map_or(true, |modes| modes.split(',').any(|m| m == self.name()))
     }
 }
 
@@ -79,16 +78,11 @@ impl Need {
             Need::Command(name) => (find_command(name).is_some(), format!("the command {name}")),
             Need::Library(name) => (find_library(name).is_some(), name.to_owned()),
             Need::Module(name) => (
-                python().is_some_and(|p| {
-                    quiet(Command::new(p).args(["-c", &format!("import {name}")]))
-                }),
+                python().is_some_and(|p| quiet(Command::new(p).args(["-c", &format!("import {name}")]))),
                 format!("the Python module {name}"),
             ),
             Need::StaticLink => (links_static(), "a static C library".to_owned()),
-            Need::Preload => (
-                Mode::WRAPPED.iter().any(|m| m.wanted()),
-                "a wrapped mode in MEMSHIM_TEST_MODES".to_owned(),
-            ),
+            Need::Preload => (Mode::WRAPPED.iter().any(|m| m.wanted()), "a wrapped mode in MEMSHIM_TEST_MODES".to_owned()),
         };
         (!there).then(|| format!("needs {what}"))
     }
@@ -111,33 +105,19 @@ pub fn lacks(test: &str, needs: &[Need]) -> bool {
 }
 
 fn quiet(command: &mut Command) -> bool {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|s| s.success())
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
 pub fn find_command(name: &str) -> Option<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|d| d.join(name))
-        .find(|p| p.is_file())
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|d| d.join(name)).find(|p| p.is_file())
 }
 
 pub fn find_library(name: &str) -> Option<PathBuf> {
     let machine = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
-    [
-        machine.as_str(),
-        "/usr/lib64",
-        "/usr/local/lib",
-        "/usr/lib",
-        "/lib64",
-        "/lib",
-    ]
-    .iter()
-    .map(|d| Path::new(d).join(name))
-    .find(|p| p.exists())
+    [machine.as_str(), "/usr/lib64", "/usr/local/lib", "/usr/lib", "/lib64", "/lib"]
+        .iter()
+        .map(|d| Path::new(d).join(name))
+        .find(|p| p.exists())
 }
 
 fn links_static() -> bool {
@@ -145,11 +125,7 @@ fn links_static() -> bool {
     *DONE.get_or_init(|| {
         let source = out_dir().join("static-probe.c");
         fs::write(&source, "int main(void) { return 0; }").is_ok()
-            && quiet(
-                Command::new("gcc")
-                    .args(["-static", "-o", "/dev/null"])
-                    .arg(source),
-            )
+            && quiet(Command::new("gcc").args(["-static", "-o", "/dev/null"]).arg(source))
     })
 }
 
@@ -159,11 +135,7 @@ pub fn python() -> Option<&'static Path> {
     FOUND
         .get_or_init(|| {
             let asked = std::env::var("MEMSHIM_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-            let said = Command::new(asked)
-                .args(["-c", "import sys; print(sys.executable)"])
-                .stdin(Stdio::null())
-                .output()
-                .ok()?;
+            let said = Command::new(asked).args(["-c", "import sys; print(sys.executable)"]).stdin(Stdio::null()).output().ok()?;
             let path = PathBuf::from(String::from_utf8(said.stdout).ok()?.trim());
             path.is_file().then_some(path)
         })
@@ -227,13 +199,7 @@ fn open_path_to(dir: &Path) {
 pub fn build(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     type Once = Arc<OnceLock<()>>;
     static BUILT: OnceLock<Mutex<HashMap<String, Once>>> = OnceLock::new();
-    let once = BUILT
-        .get_or_init(Mutex::default)
-        .lock()
-        .unwrap_or_else(|e| e.into_inner())
-        .entry(name.to_owned())
-        .or_default()
-        .clone();
+    let once = BUILT.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner()).entry(name.to_owned()).or_default().clone();
     let made = out_dir().join(name);
     once.get_or_init(|| compile(&root().join("tests/programs").join(source), &made, flags));
     made
@@ -241,40 +207,21 @@ pub fn build(source: &str, name: &str, flags: &[&str]) -> PathBuf {
 
 fn compile(source: &Path, made: &Path, flags: &[&str]) {
     let age = |p: &Path| fs::metadata(p).and_then(|m| m.modified()).ok();
-    let newest = age(source)
-        .max(age(&source.with_file_name("facts.h")))
-        .max(age(&root().join("tests/support/mod.rs")));
+    let newest = age(source).max(age(&source.with_file_name("facts.h"))).max(age(&root().join("tests/support/mod.rs")));
     if age(made) > newest {
         return;
     }
-    let (compiler, standard) = if source.extension().is_some_and(|e| e == "cc") {
-        ("g++", "-std=c++17")
-    } else {
-        ("gcc", "-std=gnu11")
-    };
+    let (compiler, standard) = if source.extension().is_some_and(|e| e == "cc") { ("g++", "-std=c++17") } else { ("gcc", "-std=gnu11") };
     let unfinished = made.with_extension(format!("new{}", std::process::id()));
     let out = Command::new(compiler)
-        .args([
-            standard,
-            "-O1",
-            "-g",
-            "-w",
-            "-fno-builtin",
-            "-pthread",
-            "-o",
-        ])
+        .args([standard, "-O1", "-g", "-w", "-fno-builtin", "-pthread", "-o"])
         .arg(&unfinished)
         .arg(source)
         .args(flags)
         .arg("-ldl")
         .output()
         .unwrap_or_else(|e| panic!("{compiler}: {e}"));
-    assert!(
-        out.status.success(),
-        "{} does not build:\n{}",
-        source.display(),
-        String::from_utf8_lossy(&out.stderr)
-    );
+    assert!(out.status.success(), "{} does not build:\n{}", source.display(), String::from_utf8_lossy(&out.stderr));
     fs::rename(&unfinished, made).expect("put the built program in its place");
 }
 
@@ -291,20 +238,12 @@ impl Ran {
     fn end(&self) -> String {
         match self.status {
             None => "no end in time".to_owned(),
-            Some(s) => s.signal().map_or_else(
-                || format!("exit {}", s.code().unwrap_or(-1)),
-                |n| format!("signal {n}"),
-            ),
+            Some(s) => s.signal().map_or_else(|| format!("exit {}", s.code().unwrap_or(-1)), |n| format!("signal {n}")),
         }
     }
 
     fn truth(&self) -> Vec<u8> {
-        self.stdout
-            .split_inclusive(|b| *b == b'\n')
-            .filter(|l| l.starts_with(b"TRUTH "))
-            .flatten()
-            .copied()
-            .collect()
+        self.stdout.split_inclusive(|b| *b == b'\n').filter(|l| l.starts_with(b"TRUTH ")).flatten().copied().collect()
     }
 }
 
@@ -321,17 +260,9 @@ impl Session {
     /// Starts `command` with output to `dir/out` and `dir/err`.
     pub fn start(command: &mut Command, dir: &Path) -> Session {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let mark = format!(
-            "{}.{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
+        let mark = format!("{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let file = |name: &str| File::create(dir.join(name)).expect("file for output");
-        command
-            .stdin(Stdio::null())
-            .stdout(file("out"))
-            .stderr(file("err"))
-            .env("MEMSHIM_TEST_SESSION", &mark);
+        command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err")).env("MEMSHIM_TEST_SESSION", &mark);
         // SAFETY: setsid is async-signal-safe and touches no memory.
         unsafe {
             command.pre_exec(|| {
@@ -339,16 +270,8 @@ impl Session {
                 Ok(())
             })
         };
-        let child = command
-            .spawn()
-            .unwrap_or_else(|e| panic!("start {command:?}: {e}"));
-        Session {
-            child,
-            mark,
-            dir: dir.to_owned(),
-            began: Instant::now(),
-            over: false,
-        }
+        let child = command.spawn().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
+        Session { child, mark, dir: dir.to_owned(), began: Instant::now(), over: false }
     }
 
     pub fn signal(&self, signal: i32) {
@@ -371,12 +294,7 @@ impl Session {
         let wall = self.began.elapsed();
         self.end_all(status.is_none());
         let read = |name: &str| fs::read(self.dir.join(name)).unwrap_or_default();
-        Ran {
-            stdout: read("out"),
-            stderr: read("err"),
-            status,
-            wall,
-        }
+        Ran { stdout: read("out"), stderr: read("err"), status, wall }
     }
 
     fn end_all(&mut self, thorough: bool) {
@@ -467,12 +385,7 @@ impl Program {
         self
     }
     /// Another program or library from `source`, built beside this one.
-    pub fn with(
-        mut self,
-        source: &'static str,
-        name: &'static str,
-        flags: &[&'static str],
-    ) -> Self {
+    pub fn with(mut self, source: &'static str, name: &'static str, flags: &[&'static str]) -> Self {
         self.libraries.push((source, name, flags.to_vec()));
         self
     }
@@ -501,11 +414,7 @@ impl Program {
     /// For `ends.c`, whose library's destructor runs after everything else.
     pub fn with_late_library(mut self) -> Self {
         let dir = out_dir().to_str().expect("a path in UTF-8");
-        self.flags = vec![
-            format!("-L{dir}"),
-            format!("-Wl,-rpath,{dir}"),
-            "-l:liblate.so".to_owned(),
-        ];
+        self.flags = vec![format!("-L{dir}"), format!("-Wl,-rpath,{dir}"), "-l:liblate.so".to_owned()];
         self.with("late_library.c", "liblate.so", &["-shared", "-fPIC"])
     }
     /// The name of the trace in its folder.
@@ -539,14 +448,7 @@ impl Program {
         }
         let dir = fresh_dir(&self.test);
         let bare = self.run(Mode::Bare, &dir);
-        assert_eq!(
-            bare.end(),
-            self.end,
-            "bare {}: {}{}",
-            self.test,
-            lossy(&bare.stdout),
-            lossy(&bare.stderr)
-        );
+        assert_eq!(bare.end(), self.end, "bare {}: {}{}", self.test, lossy(&bare.stdout), lossy(&bare.stderr));
         for mode in Mode::WRAPPED.into_iter().filter(|m| m.wanted()) {
             self.same(mode, &dir, &bare);
         }
@@ -570,8 +472,7 @@ impl Program {
         let dir = fresh_dir(&self.test);
         let ran = self.run(mode, &dir);
         assert!(ran.status.is_some(), "{}: no end in time", self.test);
-        let text = analyze(&self.trace_of(mode, &dir))
-            .unwrap_or_else(|why| panic!("{}: analyze: {why}", self.test));
+        let text = analyze(&self.trace_of(mode, &dir)).unwrap_or_else(|why| panic!("{}: analyze: {why}", self.test));
         Some(serde_json::from_str(&text).expect("analyze --json prints JSON"))
     }
 
@@ -582,29 +483,11 @@ impl Program {
     fn same(&self, mode: Mode, dir: &Path, bare: &Ran) {
         let ran = self.run(mode, dir);
         let at = format!("{} in {} mode ({})", self.test, mode.name(), dir.display());
-        assert_eq!(
-            lossy(&ran.stdout),
-            lossy(&bare.stdout),
-            "{at}: stdout is not what it is bare; stderr: {}",
-            lossy(&ran.stderr)
-        );
-        assert_eq!(
-            ran.end(),
-            self.end_under(mode),
-            "{at}: stderr: {}",
-            lossy(&ran.stderr)
-        );
-        assert_eq!(
-            self.stderr_of(&ran.stderr),
-            lossy(&bare.stderr),
-            "{at}: stderr is not what it is bare"
-        );
+        assert_eq!(lossy(&ran.stdout), lossy(&bare.stdout), "{at}: stdout is not what it is bare; stderr: {}", lossy(&ran.stderr));
+        assert_eq!(ran.end(), self.end_under(mode), "{at}: stderr: {}", lossy(&ran.stderr));
+        assert_eq!(self.stderr_of(&ran.stderr), lossy(&bare.stderr), "{at}: stderr is not what it is bare");
         if !self.any_files {
-            assert_eq!(
-                files(&dir.join(mode.name()).join("cwd")),
-                files(&dir.join("bare/cwd")),
-                "{at}: the files it left"
-            );
+            assert_eq!(files(&dir.join(mode.name()).join("cwd")), files(&dir.join("bare/cwd")), "{at}: the files it left");
         }
         if self.trouble {
             return;
@@ -616,11 +499,8 @@ impl Program {
         }
         if mode == Mode::Full {
             let text = analyze(&trace).unwrap_or_else(|why| panic!("{at}: analyze: {why}"));
-            conserved(
-                &serde_json::from_str(&text).expect("analyze --json prints JSON"),
-                self.cut_short,
-            )
-            .unwrap_or_else(|why| panic!("{at}: {why}"));
+            conserved(&serde_json::from_str(&text).expect("analyze --json prints JSON"), self.cut_short)
+                .unwrap_or_else(|why| panic!("{at}: {why}"));
         }
     }
 
@@ -642,9 +522,7 @@ impl Program {
     }
 
     fn trace_of(&self, mode: Mode, dir: &Path) -> PathBuf {
-        self.trace
-            .clone()
-            .unwrap_or_else(|| dir.join(mode.name()).join("trace").join(self.trace_name))
+        self.trace.clone().unwrap_or_else(|| dir.join(mode.name()).join("trace").join(self.trace_name))
     }
 
     fn run(&self, mode: Mode, dir: &Path) -> Ran {
@@ -659,31 +537,21 @@ impl Program {
         let words = self.command_line(&traces);
         let mut command = if mode == Mode::Run {
             let mut c = Command::new(memshim());
-            c.args(["run", "--quiet", "-o"])
-                .arg(&trace)
-                .arg("--")
-                .args(&words);
+            c.args(["run", "--quiet", "-o"]).arg(&trace).arg("--").args(&words);
             c
         } else {
             let mut c = Command::new(&words[0]);
             c.args(&words[1..]);
             c
         };
-        command
-            .current_dir(&cwd)
-            .env_clear()
-            .envs(plain_env())
-            .envs(self.env.iter().map(|(k, v)| (k, v)));
+        command.current_dir(&cwd).env_clear().envs(plain_env()).envs(self.env.iter().map(|(k, v)| (k, v)));
         match mode {
             Mode::Bare => {}
             Mode::Run => {
                 command.env("MEMSHIM_MODE", "full");
             }
             Mode::Full | Mode::Fast => {
-                command
-                    .env("LD_PRELOAD", shim())
-                    .env("MEMSHIM_OUT", &trace)
-                    .env("MEMSHIM_MODE", mode.name());
+                command.env("LD_PRELOAD", shim()).env("MEMSHIM_OUT", &trace).env("MEMSHIM_MODE", mode.name());
             }
         }
         Session::start(&mut command, &dir).finish(self.limit)
@@ -695,19 +563,9 @@ impl Program {
         let mut words = match self.source.rsplit('.').next() {
             Some("py") => vec![text(python().expect("checked before")), file],
             Some("sh") => vec!["/bin/bash".to_owned(), file],
-            _ => vec![text(&build(
-                self.source,
-                &self.built_as,
-                &self.flags.iter().map(String::as_str).collect::<Vec<_>>(),
-            ))],
+            _ => vec![text(&build(self.source, &self.built_as, &self.flags.iter().map(String::as_str).collect::<Vec<_>>()))],
         };
-        words.extend(self.args.iter().map(|a| {
-            if a == "{traces}" {
-                text(traces)
-            } else {
-                a.clone()
-            }
-        }));
+        words.extend(self.args.iter().map(|a| if a == "{traces}" { text(traces) } else { a.clone() }));
         words
     }
 }
@@ -720,15 +578,9 @@ fn lacks_python(test: &str) -> bool {
 }
 
 fn plain_env() -> Vec<(&'static str, String)> {
-    let mut env: Vec<_> = ["PATH", "HOME", "TMPDIR", "USER"]
-        .into_iter()
-        .filter_map(|k| Some((k, std::env::var(k).ok()?)))
-        .collect();
+    let mut env: Vec<_> = ["PATH", "HOME", "TMPDIR", "USER"].into_iter().filter_map(|k| Some((k, std::env::var(k).ok()?))).collect();
     env.push(("LC_ALL", "C.UTF-8".to_owned()));
-    env.push((
-        "PROGRAM_DIR",
-        out_dir().to_str().expect("a path in UTF-8").to_owned(),
-    ));
+    env.push(("PROGRAM_DIR", out_dir().to_str().expect("a path in UTF-8").to_owned()));
     env.push(("PYTHONDONTWRITEBYTECODE", "1".to_owned()));
     env.push(("PYTHONHASHSEED", "0".to_owned()));
     env
@@ -736,9 +588,7 @@ fn plain_env() -> Vec<(&'static str, String)> {
 
 /// The folder of a test.
 pub fn run_dir(test: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("runs")
-        .join(test)
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("runs").join(test)
 }
 
 /// An empty folder for a test, in reach of other users.
@@ -768,11 +618,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, String> {
                 left.push(path);
             } else {
                 let bytes = fs::read(&path).unwrap_or_default();
-                let shown = if bytes.len() < 200 {
-                    lossy(&bytes)
-                } else {
-                    format!("{} bytes, sum {:x}", bytes.len(), checksum(&bytes))
-                };
+                let shown = if bytes.len() < 200 { lossy(&bytes) } else { format!("{} bytes, sum {:x}", bytes.len(), checksum(&bytes)) };
                 found.insert(path.strip_prefix(dir).expect("below").to_owned(), shown);
             }
         }
@@ -781,44 +627,26 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, String> {
 }
 
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
-        (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3)
-    })
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Holds TRUTH lines against a trace; the error is the last line of what `check-truth` said.
 pub fn check_truth(trace: &Path, truth: &[u8]) -> Result<(), String> {
     let script = root().join("scripts/check-truth");
     let mut command = Command::new(&script);
-    command
-        .arg(trace)
-        .env("TRACE", trace)
-        .env("MEMSHIM_BIN", memshim())
-        .env("MEMSHIM_TARGET_DIR", release().parent().expect("a parent"));
+    command.arg(trace).env("TRACE", trace).env("MEMSHIM_BIN", memshim()).env("MEMSHIM_TARGET_DIR", release().parent().expect("a parent"));
     let out = bounded(&mut command, truth)?;
     if out.status.success() {
         return Ok(());
     }
     let said = lossy(&out.stdout) + &lossy(&out.stderr);
-    Err(format!(
-        "truth: {}",
-        said.trim().lines().last().unwrap_or("no reason given")
-    ))
+    Err(format!("truth: {}", said.trim().lines().last().unwrap_or("no reason given")))
 }
 
 /// `memshim analyze --json` of a trace; the error is what it printed and how it ended.
 pub fn analyze(trace: &Path) -> Result<String, String> {
-    let out = bounded(
-        Command::new(memshim())
-            .args(["analyze", "--json"])
-            .arg(trace),
-        &[],
-    )?;
-    if out.status.success() {
-        Ok(lossy(&out.stdout))
-    } else {
-        Err(format!("{}: {}", out.status, lossy(&out.stderr)))
-    }
+    let out = bounded(Command::new(memshim()).args(["analyze", "--json"]).arg(trace), &[])?;
+    if out.status.success() { Ok(lossy(&out.stdout)) } else { Err(format!("{}: {}", out.status, lossy(&out.stderr))) }
 }
 
 /// Runs a command of the project's own with `input`, two minutes at most.
@@ -830,15 +658,9 @@ fn bounded(command: &mut Command, input: &[u8]) -> Result<Output, String> {
             bytes
         })
     }
-    let piped = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().map_err(|e| format!("{command:?}: {e}"))?;
-    let (stdout, stderr) = (
-        child.stdout.take().map(reader),
-        child.stderr.take().map(reader),
-    );
+    let (stdout, stderr) = (child.stdout.take().map(reader), child.stderr.take().map(reader));
     let _ = child.stdin.take().expect("piped").write_all(input);
     let limit = Instant::now() + Duration::from_secs(120);
     let status = loop {
@@ -851,47 +673,25 @@ fn bounded(command: &mut Command, input: &[u8]) -> Result<Output, String> {
             }
         }
     };
-    let collect = |handle: Option<thread::JoinHandle<Vec<u8>>>| {
-        handle.and_then(|h| h.join().ok()).unwrap_or_default()
-    };
-    Ok(Output {
-        status,
-        stdout: collect(stdout),
-        stderr: collect(stderr),
-    })
+    let collect = |handle: Option<thread::JoinHandle<Vec<u8>>>| handle.and_then(|h| h.join().ok()).unwrap_or_default();
+    Ok(Output { status, stdout: collect(stdout), stderr: collect(stderr) })
 }
 
 /// Allocations and frees of exactly `size` bytes in the `sizes` tables of `analyze --json`, over all processes.
 pub fn counted(report: &serde_json::Value, size: u64) -> (u64, u64) {
     let runs = report["runs"].as_array().map_or(&[][..], Vec::as_slice);
-    let rows = runs
-        .iter()
-        .filter_map(|run| run["heap"]["sizes"].as_array())
-        .flatten()
-        .filter(|row| row[0] == size);
-    rows.fold((0, 0), |(a, f), row| {
-        (
-            a + row[1].as_u64().unwrap_or(0),
-            f + row[2].as_u64().unwrap_or(0),
-        )
-    })
+    let rows = runs.iter().filter_map(|run| run["heap"]["sizes"].as_array()).flatten().filter(|row| row[0] == size);
+    rows.fold((0, 0), |(a, f), row| (a + row[1].as_u64().unwrap_or(0), f + row[2].as_u64().unwrap_or(0)))
 }
 
 /// In full mode every process's counted events are recorded or lost; none is lost unless `may_lose`.
 pub fn conserved(report: &serde_json::Value, may_lose: bool) -> Result<(), String> {
     let runs = report["runs"].as_array().ok_or("no runs")?;
     for run in runs {
-        let number = |key: &str| {
-            run["events"][key]
-                .as_u64()
-                .ok_or(format!("no events.{key} for process {}", run["pid"]))
-        };
+        let number = |key: &str| run["events"][key].as_u64().ok_or(format!("no events.{key} for process {}", run["pid"]));
         let (counted, recorded, lost) = (number("counted")?, number("recorded")?, number("lost")?);
         if counted != recorded + lost || (lost != 0 && !may_lose) {
-            return Err(format!(
-                "process {} counted {counted} events, recorded {recorded}, lost {lost}",
-                run["pid"]
-            ));
+            return Err(format!("process {} counted {counted} events, recorded {recorded}, lost {lost}", run["pid"]));
         }
     }
     Ok(())

@@ -128,7 +128,11 @@ unsafe extern "C" fn memshim_new(size: usize, align: usize, func: u32, aligned: 
             // Settled just now, by ready(): the real one is next.
             return core::ptr::null_mut();
         }
-        let p = if aligned == 0 { call_real!(malloc(ask), core::ptr::null_mut()) } else { call_real!(memalign(align, ask), core::ptr::null_mut()) };
+        let p = if aligned == 0 {
+            call_real!(malloc(ask), core::ptr::null_mut())
+        } else {
+            call_real!(memalign(align, ask), core::ptr::null_mut())
+        };
         if !p.is_null() && !hot.is_null() {
             on_alloc(hot, func as u8, p, size, 0);
         }

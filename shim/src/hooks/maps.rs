@@ -144,16 +144,19 @@ pub unsafe extern "C" fn mremap(old: *mut c_void, old_len: usize, new_len: usize
                 on_failed(hot);
             }
         } else if records(hot) {
-            push(hot, [
-                start(op::MREMAP, 0, before),
-                ticket(),
-                sys::now(),
-                old as u64,
-                old_len as u64,
-                p as u64,
-                new_len as u64,
-                flags as u32 as u64,
-            ]);
+            push(
+                hot,
+                [
+                    start(op::MREMAP, 0, before),
+                    ticket(),
+                    sys::now(),
+                    old as u64,
+                    old_len as u64,
+                    p as u64,
+                    new_len as u64,
+                    flags as u32 as u64,
+                ],
+            );
         }
         p
     }

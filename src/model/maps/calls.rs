@@ -91,7 +91,8 @@ impl Calls {
     }
 
     pub fn table(&self) -> Vec<MapCall> {
-        let row = |(&(len, kind), c): (&(u64, MapKind), &Count)| MapCall { len, kind, maps: c.maps, unmaps: c.unmaps, prot_none: c.prot_none };
+        let row =
+            |(&(len, kind), c): (&(u64, MapKind), &Count)| MapCall { len, kind, maps: c.maps, unmaps: c.unmaps, prot_none: c.prot_none };
         self.counts.iter().map(row).collect()
     }
 }

@@ -206,8 +206,8 @@ impl Pages {
                 let mut taken: Vec<Option<(u64, bool)>> = from.map(|p| self.0.remove(&p)).collect();
                 let last = taken.iter().flatten().next_back().copied();
                 to.clone().for_each(|p| {
-                self.0.remove(&p);
-            });
+                    self.0.remove(&p);
+                });
                 if old == new {
                     // In place, only a mapped last page is extended.
                     let grows = taken.last().copied().flatten();
@@ -236,8 +236,13 @@ fn any_event() -> impl Strategy<Value = MapEvent> {
     let len = 1..6u64;
     let prot = prop_oneof![Just(RW), Just(NONE)];
     prop_oneof![
-        (page.clone(), 1..24_000u64, prot.clone(), 0..9u64, any::<bool>())
-            .prop_map(|(p, len, prot, kind, fixed)| mmap(AT + p * 4096, len, prot, if fixed { FIXED } else { ANON }, kind)),
+        (page.clone(), 1..24_000u64, prot.clone(), 0..9u64, any::<bool>()).prop_map(|(p, len, prot, kind, fixed)| mmap(
+            AT + p * 4096,
+            len,
+            prot,
+            if fixed { FIXED } else { ANON },
+            kind
+        )),
         (page.clone(), 1..24_000u64).prop_map(|(p, len)| munmap(AT + p * 4096, len)),
         (page.clone(), len.clone(), prot).prop_map(|(p, n, prot)| MapEvent::Mprotect { t: 1, addr: AT + p * 4096, len: n * 4096, prot }),
         (page.clone(), len.clone(), page, len, any::<bool>()).prop_filter_map("mremap never overlaps", |(p, n, q, m, stay)| {

@@ -67,7 +67,11 @@ fn composition(p: &AtPeak) -> Vec<String> {
     for (name, bytes, what) in parts.into_iter().filter(|(_, b, _)| *b > 0) {
         t.row([format!("  {name}"), iec(bytes), share(bytes), what.into()]);
     }
-    let why = if p.unaccounted < 0 { "blocks and maps counted above but never touched" } else { "allocator's free memory and overhead, libraries' data" };
+    let why = if p.unaccounted < 0 {
+        "blocks and maps counted above but never touched"
+    } else {
+        "allocator's free memory and overhead, libraries' data"
+    };
     t.row(["  unaccounted".into(), iec_signed(p.unaccounted), percent_signed(p.unaccounted, p.rss.0), why.into()]);
     if p.hugetlb.0 > 0 {
         t.row(["  hugetlb".into(), iec(p.hugetlb.0), String::new(), "huge pages, not part of resident".into()]);
@@ -108,9 +112,19 @@ fn heap(page: &mut Page, run: &Run) {
     };
     page.block("HEAP", [format!("peak live {}{at}{bound}", iec(h.peak_bytes.0))]);
     let mean = h.requested_bytes.0.checked_div(h.allocs).unwrap_or(0);
-    let mut lines = vec![format!("total {} in {} allocations of {} on the mean; {} frees", iec(h.requested_bytes.0), count(h.allocs), iec(mean), count(h.frees))];
+    let mut lines = vec![format!(
+        "total {} in {} allocations of {} on the mean; {} frees",
+        iec(h.requested_bytes.0),
+        count(h.allocs),
+        iec(mean),
+        count(h.frees)
+    )];
     if let Some(n) = h.temporary_allocs.filter(|_| h.allocs > 0) {
-        lines.push(format!("temporary {} allocations ({} of all): freed before the thread's next one", count(n), percent(n as f64, h.allocs as f64)));
+        lines.push(format!(
+            "temporary {} allocations ({} of all): freed before the thread's next one",
+            count(n),
+            percent(n as f64, h.allocs as f64)
+        ));
     }
     lines.push(format!("live at the end {} in {} blocks (leaked, unless kept on purpose)", iec(h.leaked_bytes.0), count(h.leaked_allocs)));
     if h.inherited_bytes.0 > 0 {

@@ -14,7 +14,12 @@ pub fn job(page: &mut Page, report: &Report, shown: Option<&Run>) {
     let j = &report.job;
     let ranks = if j.ranks > 0 { format!(", {} ranks", j.ranks) } else { String::new() };
     let hosts = if j.hosts > 1 { format!(" on {} hosts", j.hosts) } else { String::new() };
-    let line = format!("{} processes{ranks}{hosts}; peak {} resident at once; ask for {}", count(j.processes), iec(j.peak_bytes.0), iec(j.request_mem_bytes.0));
+    let line = format!(
+        "{} processes{ranks}{hosts}; peak {} resident at once; ask for {}",
+        count(j.processes),
+        iec(j.peak_bytes.0),
+        iec(j.request_mem_bytes.0)
+    );
     page.block("JOB", [line]);
     if let (Some(imbalance), Some(worst)) = (j.imbalance, j.worst_rank) {
         page.block("", [format!("rank {worst} has the highest peak, {imbalance:.2} times the mean")]);

@@ -13,11 +13,24 @@ fn run(pid: u32, mib: u64) -> Run {
         cpu_s: Some(6.0),
         end: End { kind: EndKind::Exited, code: Some(3), signal: None },
         events: Events { counted: 12, recorded: 12, ..Events::default() },
-        heap: Heap { allocs: 6, frees: 6, requested_bytes: Bytes(6 << 20), peak_bytes: Bytes(5 << 20), peak_bound_bytes: Some(Bytes(0)), ..Heap::default() },
+        heap: Heap {
+            allocs: 6,
+            frees: 6,
+            requested_bytes: Bytes(6 << 20),
+            peak_bytes: Bytes(5 << 20),
+            peak_bound_bytes: Some(Bytes(0)),
+            ..Heap::default()
+        },
         rss: Rss {
             peak_bytes: Bytes(mib << 20),
             hwm_bytes: Some(Bytes(mib << 20)),
-            at_peak: Some(AtPeak { rss: Bytes(mib << 20), heap: Bytes(5 << 20), file: Bytes(8 << 20), unaccounted: (mib as i64 - 13) << 20, ..AtPeak::default() }),
+            at_peak: Some(AtPeak {
+                rss: Bytes(mib << 20),
+                heap: Bytes(5 << 20),
+                file: Bytes(8 << 20),
+                unaccounted: (mib as i64 - 13) << 20,
+                ..AtPeak::default()
+            }),
             ..Rss::default()
         },
         file: "trace.jsonl".into(),
@@ -33,7 +46,13 @@ fn screen(report: &Report, unicode: bool) -> String {
 #[test]
 fn one_run_fits_a_screen_and_labels_its_numbers() {
     let text = screen(&Report { runs: vec![run(7, 20)], ..Report::default() }, true);
-    for wanted in ["exit code 3 after 12.0 s wall, 6.00 s CPU (50 %)", "peak 20.0 MiB", "peak live 5.00 MiB (exact)", "unaccounted", "12 counted = 12 recorded + 0 lost"] {
+    for wanted in [
+        "exit code 3 after 12.0 s wall, 6.00 s CPU (50 %)",
+        "peak 20.0 MiB",
+        "peak live 5.00 MiB (exact)",
+        "unaccounted",
+        "12 counted = 12 recorded + 0 lost",
+    ] {
         assert!(text.contains(wanted), "{wanted}:\n{text}");
     }
     assert!(text.lines().count() < 40, "{text}");
@@ -73,7 +92,10 @@ fn lost_events_and_missing_things_are_said() {
     r.events.lost = 5;
     r.missing.push(Missing { what: "events of lane 2".into(), count: 5, why: "ring full".into() });
     let text = screen(&Report { runs: vec![r], ..Report::default() }, true);
-    assert!(text.contains("+ 5 lost") && text.contains("missing   events of lane 2 (5): ring full") && text.contains("--mode full"), "{text}");
+    assert!(
+        text.contains("+ 5 lost") && text.contains("missing   events of lane 2 (5): ring full") && text.contains("--mode full"),
+        "{text}"
+    );
 }
 
 #[test]

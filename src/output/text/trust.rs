@@ -58,6 +58,9 @@ fn own(page: &mut Page, run: &Run) {
     let bytes = |key: &str| own[key].as_u64().unwrap_or(0);
     let sum = bytes("spool") + bytes("private") + bytes("table");
     if sum > 0 {
-        page.block("own", [format!("memshim itself used {} in the process ({} for the table of live blocks)", iec(sum), iec(bytes("table")))]);
+        page.block(
+            "own",
+            [format!("memshim itself used {} in the process ({} for the table of live blocks)", iec(sum), iec(bytes("table")))],
+        );
     }
 }
