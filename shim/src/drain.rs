@@ -6,11 +6,13 @@
 //! (its lane is *parked*) until the other rings have been read to their ends; only then is it of an unknown block. So does an allocation
 //! whose address is still taken: the free is in another ring. Where two threads
 //! exchange one address quickly the order cannot be known and two blocks may swap identity, never number: a free written as
-//! unknown leaves a *debt* at its address, and the next allocation read there settles it.
+//! unknown leaves a *debt* at its address, and the next allocation read there settles it; an allocation where a block still lies waits
+//! beside it for the free that is to come.
 
 use crate::config::{CONFIG, FAST};
 use crate::kinds::{KINDS, replaces};
-use crate::lane::{LANES, MODE, mark_of};
+use crate::lane::{LANES, mark_of};
+use crate::shelf::Shelf;
 use crate::spool;
 use crate::table::{Slot, TABLE};
 use crate::{lines, sys};
@@ -43,12 +45,16 @@ enum Stop {
     Parked,
 }
 
-/// Frees of unknown blocks, by address, that an allocation read later may settle.
-static mut DEBTS: [u64; 256] = [0; 256];
-static mut DEBT_COUNT: usize = 0;
+/// Frees of unknown blocks, by address, that an allocation of the same usable size (kept as `seq`) read later may settle.
+static mut DEBTS: Shelf = Shelf::new();
+const DEBT_MASK: u64 = (1 << 38) - 1;
 
-/// Addresses freed last (direct mapped). A free of an unknown block is a debt only where the same address was freed shortly before:
-/// else the block is from before our time, and nothing will settle it.
+/// Blocks given out at an address whose block before was not yet seen to end: its free is in another ring, or went past us. A free takes
+/// the block in the table, the older one; then the younger takes its place.
+static mut YOUNGER: Shelf = Shelf::new();
+
+/// Addresses freed last (direct mapped). In a forked child a free of an unknown block is a debt only where
+/// the same address was freed shortly before: else it is a block of the parent's, and nothing will settle it.
 static mut RECENT: [u64; 4096] = [0; 4096];
 
 /// When each lane was last seen empty; what comes later is younger.
@@ -70,7 +76,8 @@ pub fn reset(child: bool) {
     LOCK.store(0, Relaxed);
     // SAFETY: one thread.
     unsafe {
-        DEBT_COUNT = 0;
+        DEBTS.clear();
+        YOUNGER.clear();
         KILLED_COUNT = 0;
         if child {
             SEEN_EMPTY = [0; LANES_MAX];
@@ -81,43 +88,85 @@ pub fn reset(child: bool) {
     }
 }
 
-/// Passes over all lanes of one [`drain`]; threads that fill rings without end must not keep the drain from everything else.
-const PASSES: u32 = 128;
-/// How long the last drain goes on while other threads still fill their rings, ns.
-const LAST_NS: u64 = 20_000_000;
+/// Blocks that one [`drain`] reads; threads that fill rings without end must not keep the drain from everything else.
+const BLOCKS: u32 = 2048;
 
-/// Reads the rings: to their ends, or a bounded piece of them (then true). `last`: the process ends, no hole is waited for and more time is
-/// taken. The lock is held.
+/// Lanes that could not go on since anything was read last: 1 empty, 2 parked.
+static mut HALTED: [u8; LANES_MAX] = [0; LANES_MAX];
+
+/// Reads the rings: to their ends, or a bounded piece of them (then true). `last`: recording has ended, so their ends are near, and no hole
+/// is waited for. The lock is held.
+///
+/// Of all lanes the one goes on whose block was begun first, a block at a time: threads run at very different speeds, and the nearer the
+/// records come to the order in which they were made, the less has to be set aside.
 pub fn drain(last: bool) -> bool {
     let now = sys::now();
-    let mut passes = 0;
-    let mut more = false;
-    loop {
-        passes += 1;
-        if passes > PASSES && (!last || sys::now() > now + LAST_NS) {
-            more = true;
-            break;
+    let mut blocks = 0;
+    // SAFETY: the lock is held.
+    let halted = unsafe { &mut *(&raw mut HALTED) };
+    let mut lanes = LANES.load(Acquire);
+    resume(halted, lanes);
+    let more = loop {
+        if blocks > BLOCKS && !last {
+            break true;
         }
-        let lanes = LANES.load(Acquire);
-        let mut progress = false;
-        let mut parked = None;
-        for i in 0..lanes {
+        if let Some(i) = earliest(halted, lanes, 0) {
             let (stop, read) = drain_lane(i, now, false, last);
-            progress |= read;
-            if stop == Stop::Parked {
-                parked = Some(i);
+            if read {
+                blocks += 1;
+                lanes = LANES.load(Acquire);
+                resume(halted, lanes);
             }
+            halted[i as usize % LANES_MAX] = match stop {
+                Stop::Empty => 1,
+                Stop::Parked => 2,
+                Stop::More => 0,
+            };
+        } else if let Some(i) = earliest(halted, lanes, 2) {
+            // Every other ring has been read to its end, or waits too: what is waited for is not there, or not in that order.
+            blocks += 1;
+            drain_lane(i, now, true, last);
+            resume(halted, lanes);
+        } else {
+            // SAFETY: the lock is held.
+            unsafe { all_read() };
+            break false;
         }
-        if !progress {
-            match parked {
-                // Every other ring has been read to its end since: the block is unknown.
-                Some(i) => drop(drain_lane(i, now, true, last)),
-                None => break,
-            }
-        }
-    }
+    };
     spool::wake_waiters(true);
     more
+}
+
+fn resume(halted: &mut [u8; LANES_MAX], lanes: u32) {
+    for h in halted.iter_mut().take(lanes as usize) {
+        *h = 0;
+    }
+}
+
+/// Of the lanes halted in this way, the one whose block at the head was begun first.
+fn earliest(halted: &[u8; LANES_MAX], lanes: u32, how: u8) -> Option<u32> {
+    let mut best = None;
+    let mut least = u64::MAX;
+    for (i, h) in halted.iter().enumerate().take(lanes as usize) {
+        if *h != how {
+            continue;
+        }
+        if lanes == 1 {
+            return Some(0);
+        }
+        // SAFETY: i is below LANES; the lock is held.
+        let t = unsafe {
+            let lane = spool::lane(i as u32);
+            let c = &(*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+            let block = if c.block == 0 { (*lane).first.load(Acquire) } else { c.block };
+            if block == 0 { u64::MAX - 1 } else { (*spool::block(block - 1)).t_ns.load(Relaxed) }
+        };
+        if t < least {
+            least = t;
+            best = Some(i as u32);
+        }
+    }
+    best
 }
 
 /// Reads up to a block of lane `i`. Returns where it stopped and whether anything was read.
@@ -379,12 +428,6 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
     // SAFETY: the record is whole.
     unsafe {
         let addr3 = record::low_of(w);
-        if let Some(slot) = TABLE.find(addr3) {
-            if !force && LANES.load(Relaxed) > 1 {
-                return false; // the free of the block before is in another ring
-            }
-            end_unseen(i, lane, c, slot);
-        }
         let arg = record::arg_of(w);
         let mut flags = (arg & 7) as u8;
         let (size, usable) = if arg & record::WIDE != 0 {
@@ -393,6 +436,17 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
             let v = *words.add(1);
             (v & 0xff_ffff_ffff, (v & 0xff_ffff_ffff) + (v >> 40))
         };
+        let owed = !DEBTS.is_empty() && DEBTS.take(addr3, |d| d.seq() == usable & DEBT_MASK).is_some();
+        let mut taken = if owed { None } else { TABLE.find(addr3) };
+        if let Some(slot) = taken
+            && (LANES.load(Relaxed) == 1 || YOUNGER.is_full())
+        {
+            end_unseen(i, lane, c, slot);
+            taken = None;
+        }
+        if taken.is_some() && !force {
+            return false; // the free of the block before is in another ring
+        }
         let func = record::op_of(w) - op::ALLOC;
         let pend = c.pend;
         if pend.what == 0 {
@@ -409,7 +463,11 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
             c.z_len += v93::put(z.add(c.z_len as usize), size) as u32;
             c.z_len += v93::put(z.add(c.z_len as usize), usable.wrapping_sub(size)) as u32;
         }
-        if !TABLE.insert(Entry::new(addr3, i, c.seq)) {
+        if owed {
+            // Neither in the table nor beside it: it has ended already.
+        } else if taken.is_some() {
+            YOUNGER.put(Entry::new(addr3, i, c.seq).sized(usable));
+        } else if !TABLE.insert(Entry::new(addr3, i, c.seq).sized(usable)) {
             (*lane).lost.fetch_add(1, Relaxed);
         }
         c.seq += 1;
@@ -423,8 +481,8 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
         if c.live > c.peak {
             c.peak = c.live;
         }
-        if DEBT_COUNT > 0 {
-            settle(lane, c, addr3);
+        if owed {
+            settle(lane, c);
         }
     }
     true
@@ -440,9 +498,16 @@ unsafe fn end_unseen(i: u32, lane: *mut Lane, c: &mut Commit, slot: Slot) {
         let e = TABLE.get(slot);
         kill(slot, e);
         put_block_free(i, lane, c, e);
-        c.events += 1;
+        not_a_call(c);
         c.frees += 1;
     }
+}
+
+/// An event of the batch that stands for no call of the program.
+unsafe fn not_a_call(c: &mut Commit) {
+    c.events += 1;
+    // SAFETY: the header is there; batches add all their events when they are written.
+    unsafe { (*spool::header()).recorded.fetch_sub(1, Relaxed) };
 }
 
 #[inline(always)]
@@ -504,33 +569,22 @@ unsafe fn put_unknown_free(lane: *mut Lane, c: &mut Commit, addr3: u64, usable: 
         put_x(lane, c, addr3);
         put_x(lane, c, usable);
         (*spool::header()).unknown_frees.fetch_add(1, Relaxed);
-        if DEBT_COUNT < 256 && RECENT[addr3 as usize >> 1 & 4095] == addr3 {
-            DEBTS[DEBT_COUNT % 256] = addr3;
-            DEBT_COUNT += 1;
+        let known = crate::init::inherited().is_none() || RECENT[addr3 as usize >> 1 & 4095] == addr3;
+        if !DEBTS.is_full() && LANES.load(Relaxed) > 1 && known {
+            DEBTS.put(Entry::new(addr3, 0, usable & DEBT_MASK));
         }
     }
 }
 
+/// The block just allocated was ended by a free that was read before it and written as unknown.
 #[cold]
 #[inline(never)]
-unsafe fn settle(lane: *mut Lane, c: &mut Commit, addr3: u64) {
+unsafe fn settle(lane: *mut Lane, c: &mut Commit) {
     // SAFETY: the lock is held.
     unsafe {
-        for d in 0..DEBT_COUNT {
-            if DEBTS[d % 256] != addr3 {
-                continue;
-            }
-            DEBT_COUNT -= 1;
-            DEBTS[d % 256] = DEBTS[DEBT_COUNT % 256];
-            if let Some(slot) = TABLE.find(addr3) {
-                let e = TABLE.get(slot);
-                kill(slot, e);
-            }
-            put_k(lane, c, 2);
-            c.events += 1;
-            (*spool::header()).unknown_frees.fetch_sub(1, Relaxed);
-            return;
-        }
+        put_k(lane, c, 2);
+        not_a_call(c);
+        (*spool::header()).unknown_frees.fetch_sub(1, Relaxed);
     }
 }
 
@@ -539,11 +593,49 @@ unsafe fn kill(slot: Slot, e: Entry) {
     // SAFETY: the lock is held. A chunk kills at most one entry a record, and settles are rare: what does not fit goes at once.
     unsafe {
         TABLE.kill(slot);
+        if !YOUNGER.is_empty() {
+            promote(e.addr3());
+        }
         if KILLED_COUNT < CHUNK {
             KILLED[KILLED_COUNT % CHUNK] = Some((slot, e));
             KILLED_COUNT += 1;
         } else {
             TABLE.erase(slot, e);
+        }
+    }
+}
+
+/// The oldest of the younger blocks of an address takes its place in the table.
+#[cold]
+#[inline(never)]
+unsafe fn promote(addr3: u64) {
+    // SAFETY: the lock is held.
+    unsafe {
+        if let Some(e) = YOUNGER.take(addr3, |_| true) {
+            TABLE.insert(e);
+        }
+    }
+}
+
+/// All rings have been read to their ends. What could have settled a debt, or ended the older of two blocks of one address, was visible
+/// when that was found, and has been read: the debts are of unknown blocks, and the older blocks' ends went past us.
+unsafe fn all_read() {
+    // SAFETY: the lock is held; lanes of entries exist.
+    unsafe {
+        DEBTS.clear();
+        while let Some(e) = YOUNGER.any() {
+            let Some(slot) = TABLE.find(e.addr3()) else {
+                promote(e.addr3());
+                continue;
+            };
+            let lane = spool::lane(e.lane());
+            let mut c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+            if room(&c) == 0 {
+                lines::flush_group();
+                c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+            }
+            end_unseen(e.lane(), lane, &mut c, slot);
+            commit(lane, &c);
         }
     }
 }
@@ -556,12 +648,36 @@ unsafe fn freed_usable(w: u64, words: *const u64) -> u64 {
     if units == 0 { unsafe { *words.add(1) } } else { units * 16 - 8 }
 }
 
+/// The block that a free of this address and usable size ends. A block of another size there is another one: this one's allocation, or the
+/// end of that one, is still in a ring.
+#[inline(always)]
+unsafe fn find_freed(addr3: u64, usable: u64) -> Option<Slot> {
+    // SAFETY: the lock is held.
+    unsafe {
+        let slot = TABLE.find(addr3)?;
+        if TABLE.get(slot).can_be(usable) || LANES.load(Relaxed) == 1 { Some(slot) } else { None }
+    }
+}
+
 #[inline(always)]
 unsafe fn take_free(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *const u64, force: bool) -> bool {
     let addr3 = record::low_of(w);
     // SAFETY: the lock is held.
     unsafe {
-        let Some(slot) = TABLE.find(addr3) else { return take_unknown_free(lane, c, addr3, freed_usable(w, words), force) };
+        let usable = freed_usable(w, words);
+        let Some(slot) = find_freed(addr3, usable) else {
+            if !YOUNGER.is_empty()
+                && let Some(e) = YOUNGER.take(addr3, |e| e.can_be(usable))
+            {
+                // Beside a block of another size, which came after it.
+                put_block_free(i, lane, c, e);
+                c.events += 1;
+                c.frees += 1;
+                c.live -= usable as i64;
+                return true;
+            }
+            return take_unknown_free(lane, c, addr3, usable, force);
+        };
         let e = TABLE.get(slot);
         kill(slot, e);
         put_block_free(i, lane, c, e);
@@ -571,7 +687,7 @@ unsafe fn take_free(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *con
         c.events += 1;
         c.frees += 1;
         c.live -= freed_usable(w, words) as i64;
-        if MODE.load(Relaxed) == FAST {
+        if CONFIG.mode == FAST {
             unmark(addr3, freed_usable(w, words));
         }
     }
@@ -594,7 +710,8 @@ unsafe fn take_unknown_free(lane: *mut Lane, c: &mut Commit, addr3: u64, usable:
     if !force && LANES.load(Relaxed) > 1 {
         return false;
     }
-    if MODE.load(Relaxed) == FAST {
+    // SAFETY: settings are read-only.
+    if unsafe { CONFIG.mode } == FAST {
         return true; // its place in the marks belonged to another block
     }
     // SAFETY: the lock is held.
@@ -613,17 +730,17 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
         match record::op_of(w) {
             op::REALLOC_FREE => {
                 let usable = freed_usable(w, words);
-                let pend = match TABLE.find(low) {
+                let pend = match find_freed(low, usable) {
                     Some(slot) => {
                         let e = TABLE.get(slot);
                         kill(slot, e);
-                        if MODE.load(Relaxed) == FAST {
+                        if CONFIG.mode == FAST {
                             unmark(low, usable);
                         }
                         Pending { what: if e.lane() == i { 1 } else { 2 }, lane: e.lane(), seq: e.seq(), usable }
                     }
                     None if !force && LANES.load(Relaxed) > 1 => return false,
-                    None if MODE.load(Relaxed) == FAST => Pending::default(),
+                    None if CONFIG.mode == FAST => Pending::default(),
                     None => Pending { what: 3, lane: 0, seq: low, usable },
                 };
                 // One was begun and left by a handler that jumped out: it ended its block, as far as one can tell.
@@ -634,12 +751,12 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
                 let p = c.pend;
                 c.pend = Pending::default();
                 if p.what == 1 || p.what == 2 {
-                    let e = Entry::new(low, if p.what == 1 { i } else { p.lane }, p.seq);
+                    let e = Entry::new(low, if p.what == 1 { i } else { p.lane }, p.seq).sized(p.usable);
                     forget_killed(e);
                     if TABLE.find(low).is_none() {
                         TABLE.insert(e);
                     }
-                    if MODE.load(Relaxed) == FAST && (p.usable as usize) < CONFIG.big {
+                    if CONFIG.mode == FAST && (p.usable as usize) < CONFIG.big {
                         mark_of(low << 3).fetch_add(1, Relaxed);
                     }
                 }
@@ -676,12 +793,6 @@ unsafe fn forget_killed(e: Entry) {
             }
         }
     }
-}
-
-/// Old debts are settled by nothing any more. Called when a group has been written.
-pub fn clear_debts() {
-    // SAFETY: the lock is held.
-    unsafe { DEBT_COUNT = 0 };
 }
 
 /// The batch of lane `i` has been written: it starts anew.

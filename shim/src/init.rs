@@ -375,6 +375,9 @@ pub fn finish(how: &str, code: Option<i32>) {
     sys::keep_errno(|| {
         let signals = sys::block_signals();
         if writer::lock_within_a_second() {
+            // What other threads do from here on is after the end: neither counted nor recorded.
+            PHASE.store(3, Release);
+            lane::switch_mode(0);
             drain::drain(true);
             let now = sys::now();
             sink::lift_cap();
@@ -392,8 +395,6 @@ pub fn finish(how: &str, code: Option<i32>) {
                     }
                 }
             }
-            // What comes now is after the end; nothing is written any more.
-            lane::switch_mode(COUNT);
             drain::unlock();
         }
         sys::restore_signals(signals);

@@ -351,6 +351,8 @@ unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64)
         if !fits((*hot).cur, len) {
             pad((*hot).cur);
             if !begin_block(hot) {
+                // Back to an address at which nothing fits, whatever was reserved beyond.
+                (*hot).cur &= !(BLOCK as u64 - 1);
                 add((*(*hot).lane).lost.as_ptr().cast(), 1);
                 sys::restore_signals(signals);
                 return;
@@ -365,7 +367,9 @@ unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64)
 
 /// Gives the lane its next block. Signals are blocked. Waits within bounds when memory for rings is used up.
 unsafe fn begin_block(hot: *mut Hot) -> bool {
-    let Some(index) = spool::take_block() else { return false };
+    // SAFETY: the caller's hot.
+    let first = unsafe { (*hot).block == 0 };
+    let Some(index) = spool::take_block(first) else { return false };
     // SAFETY: the block is ours until it is linked; the lane is this thread's.
     unsafe {
         let block: *mut Block = spool::block(index);

@@ -22,6 +22,7 @@ mod lane;
 mod lines;
 mod proc;
 mod real;
+mod shelf;
 mod sink;
 mod snapshot;
 mod spool;

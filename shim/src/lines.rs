@@ -2,7 +2,7 @@
 //! The drain's lock is held wherever lines are made.
 
 use crate::config::{CONFIG, FAST, FULL};
-use crate::lane::{LANES, MODE};
+use crate::lane::LANES;
 use crate::sink::{self, SINK};
 use crate::spool::{self, SPOOL};
 use crate::text::Text;
@@ -302,7 +302,6 @@ pub fn flush_group() {
         if any {
             written(&mut t, staged_from, LANES.load(Acquire));
             (*h).group.store(group + 1, Release);
-            drain::clear_debts();
         }
     }
 }
@@ -491,7 +490,8 @@ pub fn end(how: &str, code: Option<i32>) {
     };
     // SAFETY: the header is there; the lock is held.
     let h = unsafe { &*spool::header() };
-    let recorded = if MODE.load(Relaxed) == FAST { s.counted - s.lost.min(s.counted) } else { h.recorded.load(Relaxed) };
+    // SAFETY: settings are read-only.
+    let recorded = if unsafe { CONFIG.mode } == FAST { s.counted - s.lost.min(s.counted) } else { h.recorded.load(Relaxed) };
     t.field("counted", s.counted).field("recorded", recorded).field("lost", s.lost).field("failed", s.failed);
     t.field("unknown_frees", h.unknown_frees.load(Relaxed));
     crate::snapshot::own(&mut t);

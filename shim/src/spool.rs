@@ -234,8 +234,9 @@ pub fn wake_waiters(now: bool) {
 }
 
 /// A zeroed ring block. Signals are blocked. When all are in use: drains by itself or waits for the drain, at most a second
-/// without progress; then none.
-pub fn take_block() -> Option<u32> {
+/// without progress; then none. `first`: the lane has none yet.
+pub fn take_block(first: bool) -> Option<u32> {
+    let fresh = || fresh(if first { BLOCKS_MAX } else { BLOCKS_SPARE });
     if let Some(i) = pop().or_else(fresh) {
         return Some(i);
     }
@@ -258,8 +259,8 @@ pub fn take_block() -> Option<u32> {
     }
 }
 
-/// A block never used before.
-fn fresh() -> Option<u32> {
+/// A block never used before, while fewer than `most` are in use.
+fn fresh(most: usize) -> Option<u32> {
     loop {
         let taken = TAKEN.load(Acquire);
         if taken < BACKED.load(Acquire) {
@@ -268,7 +269,7 @@ fn fresh() -> Option<u32> {
             }
             continue;
         }
-        if taken as usize >= BLOCKS_MAX {
+        if taken as usize >= most {
             return None;
         }
         if GROWING.swap(1, Acquire) != 0 {

@@ -11,22 +11,15 @@ use crate::model::units::{Bytes, Nanos};
 /// The events of an image; what is missing of them is counted as lost. A call that a kill interrupted was counted and never became an
 /// event: it is neither, and [`under_way`] says how many there were.
 pub fn events(image: &ImageEnd, mode: Mode) -> Events {
-    let recorded = image.totals.events;
+    let single = image.totals.events;
     let declared = declared_lost(image);
-    let rest = counted(image).saturating_sub(recorded).saturating_sub(under_way(image, mode));
-    let (unrecorded, lost) = match mode {
-        Mode::Full if image.seen.running => (0, declared.min(rest)),
-        Mode::Full => (0, rest),
-        _ => (rest.saturating_sub(declared), declared.min(rest)),
+    let rest = counted(image).saturating_sub(single).saturating_sub(under_way(image, mode));
+    let (recorded, lost) = match mode {
+        Mode::Full if image.seen.running => (single, declared.min(rest)),
+        Mode::Full => (single, rest),
+        _ => (single + rest.saturating_sub(declared), declared.min(rest)),
     };
-    Events {
-        counted: recorded + unrecorded + lost,
-        recorded,
-        unrecorded,
-        lost,
-        unknown_frees: image.totals.unknown_frees,
-        failed: image.counts.failed,
-    }
+    Events { counted: recorded + lost, recorded, single, lost, unknown_frees: image.totals.unknown_frees, failed: image.counts.failed }
 }
 
 fn counted(image: &ImageEnd) -> u64 {
@@ -63,7 +56,8 @@ pub fn heap(image: &ImageEnd, mode: Mode, options: &Options) -> Heap {
         Mode::Full => full(image, start, &mut heap),
         _ => fast(image, start, &mut heap),
     }
-    if mode == Mode::Full {
+    // In fast mode the blocks from `big` on are events, each of them.
+    if mode == Mode::Full || options.sizes.iter().all(|size| *size >= image.header.big) {
         heap.selected = image.heap.selected.map(|(bytes, allocs)| selected(image, bytes, allocs, &options.sizes));
     }
     (heap.sizes, heap.sizes_estimated) = sizes(image, mode);

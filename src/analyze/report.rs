@@ -116,15 +116,15 @@ pub enum EndKind {
     Running,
 }
 
-/// The events of a run. `counted = recorded + unrecorded + lost`; `unrecorded` is 0 in full mode.
+/// The events of a run. `counted = recorded + lost`, in both modes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Events {
     /// Heap calls that succeeded, as counted by the shim.
     pub counted: u64,
-    /// Heap calls that are events in the trace.
+    /// Heap calls that the trace holds: in full mode each as an event, in fast mode in its exact counts.
     pub recorded: u64,
-    /// Calls that fast mode only counts by design.
-    pub unrecorded: u64,
+    /// Heap calls that are events by themselves: all in full mode; the big and the sampled ones in fast mode.
+    pub single: u64,
     /// Calls that should be events and are not (see `missing` for why).
     pub lost: u64,
     /// Frees of blocks that this trace did not see allocated.

@@ -251,8 +251,8 @@ impl Decode<'_> {
                 self.x = rest;
                 let usable = (*usable).min(1 << 48);
                 self.totals.frees += 1;
-                self.totals.unknown_frees += 1;
-                self.totals.unknown_bytes = self.totals.unknown_bytes.saturating_add(usable);
+                self.totals.unknown_frees = self.totals.unknown_frees.wrapping_add(1);
+                self.totals.unknown_bytes = self.totals.unknown_bytes.wrapping_add(usable);
                 Change { requested: -(usable as i64), usable: -(usable as i64), ..Change::default() }
             }
             [owner, delta, rest @ ..] if *owner > 0 && *owner <= u32::MAX as u64 => {
@@ -282,10 +282,11 @@ impl Decode<'_> {
         }
         self.totals.settles += 1;
         self.totals.settled_bytes = self.totals.settled_bytes.saturating_add(self.kinds.get(kind).usable);
-        self.totals.unknown_frees = self.totals.unknown_frees.saturating_sub(1);
+        // The unknown free may stand in a lane's batch that is read after this one.
+        self.totals.unknown_frees = self.totals.unknown_frees.wrapping_sub(1);
         let k = self.kinds.get_mut(kind);
         k.frees += 1;
-        self.totals.unknown_bytes = self.totals.unknown_bytes.saturating_sub(k.usable);
+        self.totals.unknown_bytes = self.totals.unknown_bytes.wrapping_sub(k.usable);
         Change {
             requested: k.usable as i64 - k.size as i64,
             usable: 0,

@@ -36,8 +36,10 @@ pub const SIDE_OFF: usize = 0x14_0000;
 pub const SIDE_CAP: usize = 128 << 10;
 /// Offset of the ring blocks.
 pub const BLOCKS_OFF: usize = 2 << 20;
-/// Ring blocks at most (4 MiB): what the rings of all threads together may hold before threads wait for the drain.
-pub const BLOCKS_MAX: usize = 1024;
+/// Ring blocks at most (8 MiB): one for each lane, and [`BLOCKS_SPARE`].
+pub const BLOCKS_MAX: usize = 2048;
+/// Blocks that lanes may fill beyond their first before their threads wait for the drain (4 MiB).
+pub const BLOCKS_SPARE: usize = 1024;
 /// Offset of the lanes.
 pub const LANES_OFF: usize = 10 << 20;
 /// Lanes (threads alive at once) at most.
@@ -244,7 +246,8 @@ const _: () = assert!(size_of::<Header>() <= 4096);
 
 /// A live block in the table: 12 bytes, five to a cache line, so that the table stays at 20 bytes a live block from 64 % load on.
 ///
-/// `lo`: address >> 3 in bits 0..44, low 20 bits of `seq` above. `hi`: lane in bits 0..13, dead in bit 13, high 18 bits of `seq` above.
+/// `lo`: address >> 3 in bits 0..44, low 20 bits of `seq` above. `hi`: lane in bits 0..11, two bits of the usable
+/// size (its bits 4 and 5) in 11..13, dead in bit 13, high 18 bits of `seq` above.
 /// An empty slot is all zero.
 #[repr(C, packed(4))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -278,7 +281,19 @@ impl Entry {
     /// The entry of block `(lane, seq)` at `addr3` = address >> 3.
     #[inline(always)]
     pub const fn new(addr3: u64, lane: u32, seq: u64) -> Entry {
-        Entry { lo: addr3 & ADDR_MASK | seq << ADDR_BITS, hi: lane & 0x1fff | ((seq >> 20) as u32) << 14 }
+        Entry { lo: addr3 & ADDR_MASK | seq << ADDR_BITS, hi: lane & 0x7ff | ((seq >> 20) as u32) << 14 }
+    }
+
+    /// The same with the bits of its usable size, which tell blocks of one address apart.
+    #[inline(always)]
+    pub const fn sized(self, usable: u64) -> Entry {
+        Entry { lo: self.lo, hi: self.hi & !(3 << 11) | ((usable >> 4 & 3) as u32) << 11 }
+    }
+
+    /// Whether it can be a block of that usable size.
+    #[inline(always)]
+    pub const fn can_be(self, usable: u64) -> bool {
+        self.hi >> 11 & 3 == (usable >> 4 & 3) as u32
     }
 
     /// Address >> 3; 0 for an empty slot.
@@ -290,7 +305,7 @@ impl Entry {
     /// Owner lane.
     #[inline(always)]
     pub const fn lane(self) -> u32 {
-        self.hi & 0x1fff
+        self.hi & 0x7ff
     }
 
     /// Sequence number in the owner lane (38 bits).

@@ -9,7 +9,7 @@ const LINES_SHOWN: usize = 6;
 pub fn all(page: &mut Page, run: &Run) {
     let e = &run.events;
     page.gap();
-    let by_design = if e.unrecorded > 0 { format!(" + {} only counted", count(e.unrecorded)) } else { String::new() };
+    let by_design = if e.single < e.recorded { format!(" ({} one by one, the others in totals)", count(e.single)) } else { String::new() };
     let line = format!("{} counted = {} recorded{by_design} + {} lost", count(e.counted), count(e.recorded), count(e.lost));
     let unknown = if e.unknown_frees > 0 { format!("; frees of blocks from before: {}", count(e.unknown_frees)) } else { String::new() };
     let failed = if e.failed > 0 { format!("; calls that failed: {}", count(e.failed)) } else { String::new() };

@@ -1,0 +1,93 @@
+//! A small fixed table of entries by address, several for one address allowed, oldest first: what the drain sets aside while the other
+//! half of it is still in a ring.
+
+use memshim_format::spool::Entry;
+
+const SLOTS: usize = 8192;
+/// Entries at most: probes stay short.
+const MOST: usize = SLOTS / 2;
+const EMPTY: Entry = Entry { lo: 0, hi: 0 };
+
+/// The table.
+pub struct Shelf {
+    slots: [Entry; SLOTS],
+    count: usize,
+}
+
+impl Shelf {
+    /// An empty one.
+    pub const fn new() -> Shelf {
+        Shelf { slots: [EMPTY; SLOTS], count: 0 }
+    }
+
+    /// Whether nothing is set aside. The only thing that costs where threads don't exchange blocks.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether no more can be set aside.
+    pub fn is_full(&self) -> bool {
+        self.count >= MOST
+    }
+
+    fn home(addr3: u64) -> usize {
+        (addr3.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51) as usize % SLOTS
+    }
+
+    /// Sets an entry aside; it must not be full.
+    pub fn put(&mut self, e: Entry) {
+        let mut i = Self::home(e.addr3());
+        while self.slots[i % SLOTS].addr3() != 0 {
+            i += 1;
+        }
+        self.slots[i % SLOTS] = e;
+        self.count += 1;
+    }
+
+    /// Takes the oldest entry of an address, of those that are `wanted`.
+    pub fn take(&mut self, addr3: u64, wanted: impl Fn(Entry) -> bool) -> Option<Entry> {
+        let mut i = Self::home(addr3);
+        loop {
+            let e = self.slots[i % SLOTS];
+            if e.addr3() == 0 {
+                return None;
+            }
+            if e.addr3() == addr3 && wanted(e) {
+                self.slots[i % SLOTS] = EMPTY;
+                self.count -= 1;
+                self.close_gap(i);
+                return Some(e);
+            }
+            i += 1;
+        }
+    }
+
+    /// Puts what stands behind a gap down anew, in its order.
+    fn close_gap(&mut self, gap: usize) {
+        let mut i = gap + 1;
+        loop {
+            let e = self.slots[i % SLOTS];
+            if e.addr3() == 0 {
+                return;
+            }
+            self.slots[i % SLOTS] = EMPTY;
+            self.count -= 1;
+            self.put(e);
+            i += 1;
+        }
+    }
+
+    /// Any entry, without taking it.
+    pub fn any(&self) -> Option<Entry> {
+        if self.count == 0 { None } else { self.slots.iter().copied().find(|e| e.addr3() != 0) }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        if self.count > 0 {
+            self.slots = [EMPTY; SLOTS];
+            self.count = 0;
+        }
+    }
+}
