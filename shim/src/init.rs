@@ -123,6 +123,7 @@ unsafe fn begin() {
             }
             Opened::Ready { header_due } => {
                 if !SINK.first && !CONFIG.follow {
+                    sink::remove_empty();
                     PHASE.store(3, Release);
                     return;
                 }

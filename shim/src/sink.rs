@@ -596,6 +596,19 @@ unsafe fn put(parts: [&[u8]; 3]) -> bool {
     }
 }
 
+/// Removes the file of a process that is not recorded after all, if nothing is in it.
+pub fn remove_empty() {
+    // SAFETY: one thread; path is zero-terminated.
+    unsafe {
+        note_length();
+        if SINK.regular && !SINK.foreign && !SINK.first && SINK.written == 0 {
+            sys!(libc::SYS_unlink, SINK.path.as_ptr());
+        }
+        sys::close(SINK.fd);
+        SINK.fd = -1;
+    }
+}
+
 /// The file's length before this image wrote.
 pub fn note_length() {
     // SAFETY: one thread.
@@ -653,6 +666,7 @@ pub fn reason(errno: i32) -> &'static str {
         libc::EFBIG => "file size limit reached",
         libc::EACCES | libc::EPERM => "permission denied",
         libc::ENOENT => "no such folder",
+        libc::EISDIR => "it is a folder",
         libc::EROFS => "read-only file system",
         libc::EMFILE | libc::ENFILE => "no file descriptor left",
         libc::EBADF => "the program closed its file and it cannot be opened again",

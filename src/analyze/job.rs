@@ -27,12 +27,22 @@ pub fn complete(report: &mut Report) {
             (job.peak_bytes, job.peak_at_s) = (peak, Some(at - first));
         }
     }
+    // Between two samples the kernel's high-water mark of each process still knows better.
+    let highest = runs.iter().map(high).max().unwrap_or_default();
+    if highest > job.peak_bytes {
+        job.peak_bytes = highest;
+    }
     let peaks: BTreeMap<i64, Bytes> = ranks.iter().map(|&rank| (rank, together(runs.iter().filter(|r| r.rank == Some(rank))).0)).collect();
     job.worst_rank = peaks.iter().max_by_key(|(rank, peak)| (**peak, std::cmp::Reverse(**rank))).map(|(rank, _)| *rank);
     let mean = peaks.values().map(|b| b.0 as f64).sum::<f64>() / peaks.len().max(1) as f64;
     job.imbalance = job.worst_rank.and_then(|r| peaks.get(&r)).filter(|_| mean > 0.0).map(|worst| worst.0 as f64 / mean);
     const MIB: u64 = 1 << 20;
     job.request_mem_bytes = Bytes((job.peak_bytes.0 + job.peak_bytes.0 / 10).div_ceil(MIB) * MIB);
+}
+
+/// The most that a process is known to have had resident, by its samples, its own high-water mark, and the one seen from outside.
+fn high(r: &Run) -> Bytes {
+    r.rss.hwm_bytes.unwrap_or_default().max(r.rss.peak_bytes).max(r.rss.outside_hwm_bytes.unwrap_or_default())
 }
 
 /// Start of the process's first image: tells apart processes that had the same pid one after another.
@@ -78,7 +88,6 @@ fn order(runs: &mut [Run]) {
 
 /// `children.rss_peak_bytes`: the children's own high-water marks, not RUSAGE_CHILDREN, which keeps what a fork inherited.
 fn children_peaks(runs: &mut [Run]) {
-    let high = |r: &Run| r.rss.hwm_bytes.unwrap_or_default().max(r.rss.peak_bytes).max(r.rss.outside_hwm_bytes.unwrap_or_default());
     let mut peaks: BTreeMap<(String, u32), (Bytes, BTreeSet<u32>)> = BTreeMap::new();
     for r in runs.iter() {
         let of = peaks.entry((r.host.clone(), r.ppid)).or_default();
