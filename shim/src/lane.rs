@@ -16,8 +16,8 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use memshim_format::record::{self, op, start};
 use memshim_format::spool::{BLOCK, BLOCK_WORDS, Block, LANES_MAX, Lane};
 
-/// What the fast path of a thread needs, one cache line.
-#[repr(C, align(64))]
+/// What the fast path of a thread needs: one cache line, and none beside it, since processors fetch lines in pairs.
+#[repr(C, align(128))]
 pub struct Hot {
     /// Address of the next free word of the block being filled; 0 before the first.
     pub cur: u64,
