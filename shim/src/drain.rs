@@ -11,7 +11,7 @@
 
 use crate::config::{CONFIG, FAST};
 use crate::kinds::{KINDS, replaces};
-use crate::lane::{LANES, mark_of};
+use crate::lane::LANES;
 use crate::shelf::Shelf;
 use crate::spool;
 use crate::table::{Slot, TABLE};
@@ -687,21 +687,8 @@ unsafe fn take_free(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *con
         c.events += 1;
         c.frees += 1;
         c.live -= freed_usable(w, words) as i64;
-        if CONFIG.mode == FAST {
-            unmark(addr3, freed_usable(w, words));
-        }
     }
     true
-}
-
-fn unmark(addr3: u64, usable: u64) {
-    // SAFETY: CONFIG is read-only.
-    if usable < unsafe { CONFIG.big } as u64 {
-        let mark = mark_of(addr3 << 3);
-        if mark.load(Relaxed) != 255 {
-            mark.fetch_sub(1, Relaxed);
-        }
-    }
 }
 
 #[cold]
@@ -712,7 +699,7 @@ unsafe fn take_unknown_free(lane: *mut Lane, c: &mut Commit, addr3: u64, usable:
     }
     // SAFETY: settings are read-only.
     if unsafe { CONFIG.mode } == FAST {
-        return true; // its place in the marks belonged to another block
+        return true; // of a block that was not recorded
     }
     // SAFETY: the lock is held.
     unsafe { put_unknown_free(lane, c, addr3, usable) };
@@ -734,9 +721,6 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
                     Some(slot) => {
                         let e = TABLE.get(slot);
                         kill(slot, e);
-                        if CONFIG.mode == FAST {
-                            unmark(low, usable);
-                        }
                         Pending { what: if e.lane() == i { 1 } else { 2 }, lane: e.lane(), seq: e.seq(), usable }
                     }
                     None if !force && LANES.load(Relaxed) > 1 => return false,
@@ -755,9 +739,6 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
                     forget_killed(e);
                     if TABLE.find(low).is_none() {
                         TABLE.insert(e);
-                    }
-                    if CONFIG.mode == FAST && (p.usable as usize) < CONFIG.big {
-                        mark_of(low << 3).fetch_add(1, Relaxed);
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! Beginning and end: the first image of a process, a forked child, exec, exit.
 
 use crate::config::{self, CONFIG, COUNT};
-use crate::lane::{self, HOTS, Hot, LANES, MODE};
+use crate::lane::{self, HOTS, Hot, LANES, MODE, SAMPLES, Samples};
 use crate::sink::{self, Opened, SINK};
 use crate::spool::{self, HOTS_LEN, SPOOL};
 use crate::sys::{self, sys};
@@ -196,18 +196,22 @@ unsafe fn begin_child() {
     }
 }
 
+/// Bytes of the memory that a forked child finds wiped.
+const WIPED: usize = HOTS_LEN + 4096 + size_of::<Samples>();
+
 /// Memory that a forked child finds wiped: the hot lines and the word that tells.
 unsafe fn map_private() -> bool {
     // SAFETY: one thread.
     unsafe {
-        let p = sys::map_anon(HOTS_LEN + 4096);
+        let p = sys::map_anon(WIPED);
         if p.is_null() {
             return false;
         }
         const MADV_WIPEONFORK: i32 = 18;
-        let wiped = sys!(libc::SYS_madvise, p, HOTS_LEN + 4096, MADV_WIPEONFORK) == 0;
+        let wiped = sys!(libc::SYS_madvise, p, WIPED, MADV_WIPEONFORK) == 0;
         HOTS = p.cast();
         ALIVE = p.add(HOTS_LEN).cast();
+        SAMPLES = p.add(HOTS_LEN + 4096).cast();
         *ALIVE = 1;
         if !wiped {
             // A kernel before 4.14: forks through libc are told of, raw ones are not.
@@ -225,7 +229,7 @@ unsafe fn map_private() -> bool {
 /// What the kernel does where it can.
 unsafe extern "C" fn wipe() {
     // SAFETY: a fresh child has one thread.
-    unsafe { core::ptr::write_bytes(HOTS.cast::<u8>(), 0, HOTS_LEN + 4096) };
+    unsafe { core::ptr::write_bytes(HOTS.cast::<u8>(), 0, WIPED) };
 }
 
 /// No trace can be written: one line says why, and the program runs on unrecorded.

@@ -41,8 +41,18 @@ pub static mut HOTS: *mut Hot = core::ptr::null_mut();
 /// States of lanes in private memory, so that looking for a free one touches few lines: 0 never used, 1 in use, 2 its thread is ending.
 pub static STATES: [AtomicU8; LANES_MAX] = [const { AtomicU8::new(0) }; LANES_MAX];
 
-/// Samples (fast mode): how many recorded small blocks hash to each place. A free looks here whether it must be recorded.
-pub static MARKS: [AtomicU8; 65536] = [const { AtomicU8::new(0) }; 65536];
+/// The recorded small blocks of fast mode: a byte a place, how many hash there, which every free looks at; and behind it the addresses
+/// themselves, in buckets of a cache line, which tell for sure. Wiped on fork, as the hot lines are.
+#[repr(C)]
+pub struct Samples {
+    marks: [AtomicU8; MARKS],
+    buckets: [[AtomicU64; 8]; BUCKETS],
+}
+const MARKS: usize = 65536;
+const BUCKETS: usize = 8192;
+
+/// Where they lie.
+pub static mut SAMPLES: *const Samples = core::ptr::null();
 
 /// Adds to a counter in one instruction.
 ///
@@ -66,12 +76,59 @@ unsafe fn xadd(p: *mut u64, v: u64) -> u64 {
     r
 }
 
-/// Place of an address in [`MARKS`].
 #[inline(always)]
-pub fn mark_of(addr: u64) -> &'static AtomicU8 {
-    let h = (addr >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
-    // SAFETY: h < 65536.
-    unsafe { MARKS.get_unchecked(h as usize) }
+fn hash(addr: u64) -> u64 {
+    (addr >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Samples {
+    /// Whether the block at `addr` may be recorded.
+    #[inline(always)]
+    fn may_hold(&self, addr: u64) -> bool {
+        // SAFETY: 16 bits index 65536 marks.
+        unsafe { self.marks.get_unchecked((hash(addr) >> 48) as usize).load(Relaxed) != 0 }
+    }
+
+    fn mark(&self, addr: u64) -> &AtomicU8 {
+        // SAFETY: as above.
+        unsafe { self.marks.get_unchecked((hash(addr) >> 48) as usize) }
+    }
+
+    fn bucket(&self, addr: u64) -> &[AtomicU64; 8] {
+        &self.buckets[(hash(addr) >> 35) as usize % BUCKETS]
+    }
+
+    /// Notes a block; false when its bucket is full (which one sample in a million meets): then it is not recorded.
+    fn add(&self, addr: u64) -> bool {
+        for slot in self.bucket(addr) {
+            if slot.load(Relaxed) == 0 && slot.compare_exchange(0, addr, AcqRel, Relaxed).is_ok() {
+                self.mark(addr).fetch_add(1, Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes a block out; false when it was not there. Only the thread that frees the block asks.
+    #[cold]
+    #[inline(never)]
+    fn remove(&self, addr: u64) -> bool {
+        for slot in self.bucket(addr) {
+            if slot.load(Relaxed) == addr {
+                slot.store(0, Release);
+                self.mark(addr).fetch_sub(1, Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Fast mode: whether a block that ends is one of the recorded, which it then is no more.
+#[inline(always)]
+unsafe fn was_recorded(p: *mut libc::c_void, usable: usize) -> bool {
+    // SAFETY: the samples are there before any lane.
+    unsafe { usable >= CONFIG.big || (*SAMPLES).may_hold(p as u64) && (*SAMPLES).remove(p as u64) }
 }
 
 /// Usable size of a live block.
@@ -165,11 +222,10 @@ unsafe fn chosen(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, usa
             return;
         }
         (*hot).left = draw(hot);
-        let mark = mark_of(p as u64);
-        if mark.fetch_add(1, Relaxed) == 255 {
-            mark.store(255, Relaxed);
+        // A block of `big` usable bytes is told by its size when it ends.
+        if usable >= CONFIG.big || (*SAMPLES).add(p as u64) {
+            push_alloc(hot, func, p, size, usable, flags | record::SAMPLED);
         }
-        push_alloc(hot, func, p, size, usable, flags | record::SAMPLED);
     }
 }
 
@@ -207,7 +263,8 @@ pub unsafe fn on_free(hot: *mut Hot, func: u8, p: *mut libc::c_void) {
         let usable = usable(p);
         add((*lane).counts.get_unchecked(func as usize).as_ptr(), 1);
         add((*lane).live.as_ptr().cast(), (usable as u64).wrapping_neg());
-        if (*hot).mode == FULL || usable >= CONFIG.big || mark_of(p as u64).load(Relaxed) != 0 {
+        let mode = (*hot).mode;
+        if mode == FULL || mode == FAST && was_recorded(p, usable) {
             push_free(hot, op::FREE, p, usable);
         }
     }
@@ -238,7 +295,7 @@ pub unsafe fn on_realloc_begin(hot: *mut Hot, old: *mut libc::c_void) -> Replace
     unsafe {
         let usable = usable(old);
         let mode = (*hot).mode;
-        let recorded = mode == FULL || mode == FAST && (usable >= CONFIG.big || mark_of(old as u64).load(Relaxed) != 0);
+        let recorded = mode == FULL || mode == FAST && was_recorded(old, usable);
         if recorded {
             push_free(hot, op::REALLOC_FREE, old, usable);
         }
@@ -264,6 +321,9 @@ pub unsafe fn on_realloc_end(hot: *mut Hot, func: u8, old: *mut libc::c_void, wa
         let lane = (*hot).lane;
         if p.is_null() && size != 0 {
             if was.recorded {
+                if (*hot).mode == FAST && was.usable < CONFIG.big {
+                    (*SAMPLES).add(old as u64);
+                }
                 push(hot, [start(op::UNFREE, 0, old as u64 >> 3)]);
             }
             on_failed(hot);

@@ -302,7 +302,7 @@ pub fn own(t: &mut Text) {
     // SAFETY: the lock is held.
     unsafe {
         let (table, blocks) = TABLE.size();
-        let private = HOTS_LEN + kinds::PRIVATE + lines::PRIVATE + writer::PRIVATE + zst::private();
+        let private = HOTS_LEN + size_of::<crate::lane::Samples>() + kinds::PRIVATE + lines::PRIVATE + writer::PRIVATE + zst::private();
         t.str(",\"own\":{\"spool\":").num(SPOOL.bytes).field("private", private as u64).field("table", table);
         t.field("table_blocks", blocks).field("lanes", LANES.load(Relaxed) as u64).str("}");
     }
