@@ -130,6 +130,10 @@ impl Sweep {
     fn begin(&mut self, span: Span) {
         // At a stamp the lane's level is known: one window ends before the next begins.
         if let Some(before) = self.lane(span.lane).open {
+            // Another lane's that begins at this very instant may have come before the one that ends.
+            if self.opens.peek().is_some_and(|Reverse(next)| next.t0 <= span.t0) {
+                self.alone = None;
+            }
             self.close(span.lane, before);
         }
         self.openings += 1;
@@ -200,6 +204,17 @@ mod tests {
         s.add(span(1, 11, 15, 0, 80, 10));
         s.end_group(15);
         assert_eq!(s.finish(), (110, 110));
+    }
+
+    #[test]
+    fn a_window_that_another_lane_touches_at_its_last_instant_was_not_alone() {
+        let mut s = Sweep::new(0);
+        s.add(span(0, 5, 5, 0, 3, 3));
+        s.add(span(0, 5, 9, 3, 3, 3));
+        s.add(span(1, 5, 5, -1, 0, -1));
+        s.end_group(9);
+        let (lower, upper) = s.finish();
+        assert!(lower <= 2 && upper == 3, "{lower} {upper}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ fn run(pid: u32, mib: u64) -> Run {
         wall_s: 12.0,
         cpu_s: Some(6.0),
         end: End { kind: EndKind::Exited, code: Some(3), signal: None },
-        events: Events { counted: 12, recorded: 12, ..Events::default() },
+        events: Events { counted: 12, recorded: 12, single: 12, ..Events::default() },
         heap: Heap {
             allocs: 6,
             frees: 6,
