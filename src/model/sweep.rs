@@ -39,7 +39,9 @@ struct LaneNow {
 #[derive(Debug)]
 pub struct Sweep {
     lanes: Vec<LaneNow>,
-    opens: BinaryHeap<Reverse<Span>>,
+    /// Begin, number in the order of their coming (windows of one lane that begin at one instant keep it), window.
+    opens: BinaryHeap<Reverse<(u64, u64, Span)>>,
+    added: u64,
     /// End, lane, number of the opening.
     closes: BinaryHeap<Reverse<(u64, u32, u64)>>,
     openings: u64,
@@ -60,6 +62,7 @@ impl Sweep {
         Sweep {
             lanes: Vec::new(),
             opens: BinaryHeap::new(),
+            added: 0,
             closes: BinaryHeap::new(),
             openings: 0,
             open: 0,
@@ -78,7 +81,8 @@ impl Sweep {
         span.t0 = span.t0.max(lane.until);
         span.t1 = span.t1.max(span.t0);
         lane.until = span.t1;
-        self.opens.push(Reverse(span));
+        self.added += 1;
+        self.opens.push(Reverse((span.t0, self.added, span)));
     }
 
     /// The group is complete; none of its windows ends after `t`.
@@ -104,7 +108,7 @@ impl Sweep {
 
     fn run(&mut self, horizon: u64) {
         loop {
-            let open = self.opens.peek().map(|Reverse(s)| *s);
+            let open = self.opens.peek().map(|Reverse((.., s))| *s);
             let close = self.closes.peek().map(|Reverse(c)| *c);
             match (open, close) {
                 // Windows that only touch may overlap: instants are whole ticks.
@@ -131,7 +135,7 @@ impl Sweep {
         // At a stamp the lane's level is known: one window ends before the next begins.
         if let Some(before) = self.lane(span.lane).open {
             // Another lane's that begins at this very instant may have come before the one that ends.
-            if self.opens.peek().is_some_and(|Reverse(next)| next.t0 <= span.t0) {
+            if self.alone.is_some() && self.opens.iter().any(|Reverse((.., next))| next.lane != span.lane && next.t0 <= span.t0) {
                 self.alone = None;
             }
             self.close(span.lane, before);
@@ -204,6 +208,16 @@ mod tests {
         s.add(span(1, 11, 15, 0, 80, 10));
         s.end_group(15);
         assert_eq!(s.finish(), (110, 110));
+    }
+
+    #[test]
+    fn windows_of_one_instant_keep_their_order() {
+        let mut s = Sweep::new(0);
+        s.add(span(0, 5, 5, 0, 1, 1));
+        s.add(span(0, 5, 5, 0, 1, 0));
+        s.add(span(1, 6, 9, 0, 1, 1));
+        s.end_group(9);
+        assert_eq!(s.finish(), (1, 1));
     }
 
     #[test]
