@@ -138,7 +138,7 @@ impl Sweep {
             if self.alone.is_some() && self.opens.iter().any(|Reverse((.., next))| next.lane != span.lane && next.t0 <= span.t0) {
                 self.alone = None;
             }
-            self.close(span.lane, before);
+            self.end(span.lane, before);
         }
         self.openings += 1;
         let opening = self.openings;
@@ -150,10 +150,19 @@ impl Sweep {
         self.max = self.max.wrapping_add(span.max.wrapping_sub(level));
         self.min = self.min.wrapping_add(span.min.wrapping_sub(level));
         self.closes.push(Reverse((span.t1, span.lane, opening)));
-        self.note();
+        self.upper = self.upper.max(self.max);
+        // What is known at least is known once all windows that begin at this instant are open.
+        if self.opens.peek().is_none_or(|Reverse((t0, ..))| *t0 > span.t0) {
+            self.note();
+        }
     }
 
     fn close(&mut self, lane: u32, opening: u64) {
+        self.end(lane, opening);
+        self.note();
+    }
+
+    fn end(&mut self, lane: u32, opening: u64) {
         let at = self.lane(lane);
         if at.open != Some(opening) {
             return;
@@ -167,7 +176,6 @@ impl Sweep {
         self.open -= 1;
         self.max = self.max.wrapping_add(end.wrapping_sub(max));
         self.min = self.min.wrapping_add(end.wrapping_sub(min));
-        self.note();
     }
 
     fn note(&mut self) {
