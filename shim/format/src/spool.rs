@@ -246,8 +246,8 @@ const _: () = assert!(size_of::<Header>() <= 4096);
 
 /// A live block in the table: 12 bytes, five to a cache line, so that the table stays at 20 bytes a live block from 64 % load on.
 ///
-/// `lo`: address >> 3 in bits 0..44, low 20 bits of `seq` above. `hi`: lane in bits 0..11, two bits of the usable
-/// size (its bits 4 and 5) in 11..13, dead in bit 13, high 18 bits of `seq` above.
+/// `lo`: address >> 3 in bits 0..44, low 20 bits of `seq` above. `hi`: lane in bits 0..11, two bits made of the
+/// usable size in 11..13, dead in bit 13, high 18 bits of `seq` above.
 /// An empty slot is all zero.
 #[repr(C, packed(4))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -284,16 +284,23 @@ impl Entry {
         Entry { lo: addr3 & ADDR_MASK | seq << ADDR_BITS, hi: lane & 0x7ff | ((seq >> 20) as u32) << 14 }
     }
 
+    /// Two bits of a usable size, mixed of its lower ones.
+    #[inline(always)]
+    const fn size_bits(usable: u64) -> u32 {
+        let u = usable >> 4;
+        ((u ^ u >> 2 ^ u >> 4 ^ u >> 6) & 3) as u32
+    }
+
     /// The same with the bits of its usable size, which tell blocks of one address apart.
     #[inline(always)]
     pub const fn sized(self, usable: u64) -> Entry {
-        Entry { lo: self.lo, hi: self.hi & !(3 << 11) | ((usable >> 4 & 3) as u32) << 11 }
+        Entry { lo: self.lo, hi: self.hi & !(3 << 11) | Self::size_bits(usable) << 11 }
     }
 
     /// Whether it can be a block of that usable size.
     #[inline(always)]
     pub const fn can_be(self, usable: u64) -> bool {
-        self.hi >> 11 & 3 == (usable >> 4 & 3) as u32
+        self.hi >> 11 & 3 == Self::size_bits(usable)
     }
 
     /// Address >> 3; 0 for an empty slot.
