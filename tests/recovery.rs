@@ -8,9 +8,10 @@ use memshim::analyze::{Options, analyze};
 use memshim::model::load::Progress;
 use memshim::trace::column::push_v93;
 use memshim::trace::recover;
+use memshim_format::live::{self, Entry, Found};
 use memshim_format::record::{self, func, op, start};
 use memshim_format::spool::{
-    self as layout, BLOCK, BLOCK_WORDS, BLOCKS_OFF, Commit, Entry, Header, Kind, LANE, LANES_OFF, Lane, Pending, TABLE_OFF,
+    self as layout, BLOCK, BLOCK_WORDS, BLOCKS_OFF, Commit, Header, Kind, LANE, LANES_OFF, Lane, Pending, TABLE_OFF,
 };
 
 struct Spool(Vec<u8>);
@@ -26,7 +27,7 @@ impl Spool {
         s.u64(offset_of!(Header, group), 1);
         s.u32(offset_of!(Header, lanes), 2);
         s.u32(offset_of!(Header, blocks), 8);
-        s.u64(offset_of!(Header, table_buckets), 4096 / 64);
+        s.u64(offset_of!(Header, table_bytes), 4096);
         s
     }
 
@@ -84,10 +85,20 @@ impl Spool {
         words.iter().enumerate().for_each(|(i, &w)| self.u64(at + BLOCK_WORDS + i * 8, w));
     }
 
-    fn entry(&mut self, slot: usize, e: Entry) {
-        let at = TABLE_OFF + slot / layout::BUCKET_ENTRIES * 64 + slot % layout::BUCKET_ENTRIES * 12;
-        self.u64(at, e.lo);
-        self.u32(at + 8, e.hi);
+    /// A node of a page at an offset of the table, with these blocks by address >> 3.
+    fn node(&mut self, at: usize, class: u32, header: live::Header, blocks: &[(u64, Entry)]) {
+        let mut node = vec![0u64; live::words(class) as usize];
+        node[0] = header.0;
+        for &(addr3, e) in blocks {
+            // SAFETY: the vector is a node of that class; the place is of a search for this key.
+            unsafe {
+                match live::find(node.as_mut_ptr(), class, addr3) {
+                    Found::Place(p) => live::put(p, addr3, e),
+                    _ => panic!("no room in the node"),
+                }
+            }
+        }
+        node.iter().enumerate().for_each(|(i, &w)| self.u64(TABLE_OFF + at + i * 8, w));
     }
 }
 
@@ -129,10 +140,15 @@ fn spool() -> Spool {
     {
         s.commit(0, field, v);
     }
-    s.entry(3, Entry::new(0x20, 0, 1).as_dead());
-    s.entry(9, Entry::new(0x30, 0, 2));
-    s.entry(10, Entry::new(0x30, 0, 2)); // was being moved
-    s.entry(12, Entry::new(0x99, 0, 3)); // of a record after the commit: read again
+    let moved = (0x30, Entry::new(0, 2, 308));
+    let blocks = [moved, (0x99, Entry::new(0, 3, 512))]; // the last of a record after the commit
+    s.u32(offset_of!(Header, killer), 1);
+    s.u32(offset_of!(Header, killed_len), 1);
+    s.u64(offset_of!(Header, killed), 0x20);
+    s.u64(offset_of!(Header, killed) + 8, Entry::new(0, 1, 104).0);
+    s.node(0, 1, live::Header::free(1), &[(0x20, Entry::new(0, 0, 104))]); // nobody's
+    s.node(32, 2, live::Header::of(0, 2), &[moved]); // was being moved
+    s.node(96, 3, live::Header::of(0, 3), &blocks);
     let words = [
         &alloc(func::MALLOC, 0x40, 0, 500, 12)[..],
         &[0, start(op::FREE, (104 + 8) / 16, 0x20)],

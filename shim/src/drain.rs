@@ -14,9 +14,10 @@ use crate::kinds::{KINDS, replaces};
 use crate::lane::LANES;
 use crate::shelf::Shelf;
 use crate::spool;
-use crate::table::{Slot, TABLE};
+use crate::table::{Inserted, Slot, TABLE};
 use crate::{lines, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use memshim_format::live::{Entry, SEQ_MASK};
 use memshim_format::record::{self, op};
 use memshim_format::spool::*;
 use memshim_format::v93;
@@ -45,9 +46,8 @@ enum Stop {
     Parked,
 }
 
-/// Frees of unknown blocks, by address, that an allocation of the same usable size (kept as `seq`) read later may settle.
+/// Frees of unknown blocks, by address, that an allocation of the same usable size (kept as sequence number) read later may settle.
 static mut DEBTS: Shelf = Shelf::new();
-const DEBT_MASK: u64 = (1 << 38) - 1;
 
 /// Blocks given out at an address whose block before was not yet seen to end: its free is in another ring, or went past us. A free takes
 /// the block in the table, the older one; then the younger takes its place.
@@ -65,11 +65,10 @@ static mut STUCK_SINCE: [u64; LANES_MAX] = [0; LANES_MAX];
 const ABANDONED_NS: u64 = 1_000_000_000;
 const ABANDONED: u64 = 1;
 
-/// Records of a chunk: byte offsets in their block.
-static mut OFFSETS: [u16; CHUNK] = [0; CHUNK];
-/// Entries that the chunk killed, and where they stand.
-static mut KILLED: [Option<(Slot, Entry)>; CHUNK] = [None; CHUNK];
-static mut KILLED_COUNT: usize = 0;
+/// Records of a chunk: byte offsets in their block. The search for them goes by cache lines, and writes one more.
+static mut OFFSETS: [u16; CHUNK + 9] = [0; CHUNK + 9];
+/// How far ahead of it the ring is fetched: another processor has written it.
+const AHEAD: usize = 512;
 
 /// Starts anew: the first image, or a forked child (`child`), where memory holds what was the parent's.
 pub fn reset(child: bool) {
@@ -78,7 +77,6 @@ pub fn reset(child: bool) {
     unsafe {
         DEBTS.clear();
         YOUNGER.clear();
-        KILLED_COUNT = 0;
         if child {
             SEEN_EMPTY = [0; LANES_MAX];
             STUCK_SINCE = [0; LANES_MAX];
@@ -187,7 +185,7 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> (Stop, bool) {
         loop {
             let block = spool::block(c.block - 1);
             let n = scan(block, c.pos as usize);
-            if n == 0 {
+            if n == 0 || !is_next(block, &c, 0) {
                 match pass_gap(i, lane, &mut c, block, now, last) {
                     Gap::Next if c.block == first_block || !read_any => continue,
                     Gap::Next => return (Stop::More, true),
@@ -203,11 +201,12 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> (Stop, bool) {
                 *stuck = 0;
             }
             stamp(i, lane, &mut c, block);
+            begin_chunk(i, lane);
             let mut parked = false;
             let mut done = 0;
             let n = n.min(room(&c));
-            while done < n {
-                let at = OFFSETS[done % CHUNK] as usize;
+            while done < n && is_next(block, &c, done) {
+                let at = c.pos as usize;
                 if !take(i, lane, &mut c, (block as *const u8).add(at).cast(), force) {
                     parked = true;
                     break;
@@ -230,6 +229,17 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> (Stop, bool) {
     }
 }
 
+/// Whether record `k` of the chunk stands where the one before ends, and is no padding.
+#[inline(always)]
+unsafe fn is_next(block: *mut Block, c: &Commit, k: usize) -> bool {
+    // SAFETY: offsets are of words in the block; the lock is held.
+    unsafe {
+        let at = OFFSETS[k % CHUNK];
+        let w = word(block as *const u8, at);
+        at as u32 == c.pos && record::op_of(w) != op::PAD && at as usize + record::words(w) * 8 <= BLOCK
+    }
+}
+
 /// Records that the columns of a lane have room for, whatever they are. The longest: a realloc of a raw kind with a foreign old block
 /// takes up to six numbers of `k` or `x` and two of `z`; stamps leave room by themselves.
 #[inline(always)]
@@ -245,32 +255,54 @@ fn set_seen_empty(i: u32, now: u64) {
     unsafe { SEEN_EMPTY[i as usize % LANES_MAX] = now };
 }
 
-/// Finds up to [`CHUNK`] whole records from byte `pos` of a block, and brings their table lines nearer.
+/// Finds where up to [`CHUNK`] records begin, from byte `pos` of a block on, and brings their table lines nearer. The start of a record is
+/// told by its bit alone, which breaks the chain from each one's length to the next; whether one follows where the one before ends is for
+/// the caller to see.
 #[inline(always)]
 unsafe fn scan(block: *mut Block, pos: usize) -> usize {
     let base = block as *const u8;
     let mut at = pos;
     let mut n = 0;
-    // SAFETY: at stays within the block.
+    // SAFETY: at stays within the block; the lock is held.
     unsafe {
-        while n < CHUNK && at + 8 <= BLOCK {
-            let w = (*(base.add(at) as *const AtomicU64)).load(Acquire);
-            if w & record::START == 0 || record::op_of(w) == op::PAD {
+        let offsets = (&raw mut OFFSETS).cast::<u16>();
+        while at < BLOCK {
+            // To the end of the cache line.
+            let end = (at | 63) + 1;
+            core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(base.wrapping_add(at + AHEAD).cast());
+            let mut any = 0;
+            while at < end {
+                let w = (*(base.add(at) as *const AtomicU64)).load(Acquire);
+                offsets.add(n).write(at as u16);
+                n += (w >> 63) as usize;
+                any |= w;
+                at += 8;
+            }
+            if any == 0 || n >= CHUNK {
                 break;
             }
-            let len = record::words(w) * 8;
-            if at + len > BLOCK {
-                break;
-            }
-            if record::op_of(w) <= op::UNFREE {
-                TABLE.prefetch(record::low_of(w));
-            }
-            OFFSETS[n] = at as u16;
-            n += 1;
-            at += len;
         }
+        let n = n.min(CHUNK);
+        if TABLE.is_far() {
+            for k in 0..n {
+                TABLE.prefetch_page(record::low_of(word(base, *offsets.add(k))));
+            }
+            for k in 0..n {
+                let w = word(base, *offsets.add(k));
+                if record::op_of(w) <= op::UNFREE {
+                    TABLE.prefetch_entry(record::low_of(w));
+                }
+            }
+        }
+        n
     }
-    n
+}
+
+/// The word at an offset of a block.
+#[inline(always)]
+unsafe fn word(base: *const u8, at: u16) -> u64 {
+    // SAFETY: offsets are of words in the block.
+    unsafe { base.add(at as usize).cast::<u64>().read() }
 }
 
 enum Gap {
@@ -345,7 +377,7 @@ unsafe fn follows(block: *mut Block, pos: usize) -> bool {
     false
 }
 
-/// Makes `c` the lane's state, then takes the killed entries out of the table.
+/// Makes `c` the lane's state. With it the entries that its chunk killed are gone for good.
 #[inline(always)]
 unsafe fn commit(lane: *mut Lane, c: &Commit) {
     // SAFETY: the lock is held.
@@ -353,13 +385,17 @@ unsafe fn commit(lane: *mut Lane, c: &Commit) {
         let other = ((*lane).which.load(Relaxed) & 1) ^ 1;
         (*lane).commit[other as usize] = *c;
         (*lane).which.store(other, Release);
-        let n = KILLED_COUNT;
-        KILLED_COUNT = 0;
-        for k in 0..n {
-            if let Some((slot, e)) = KILLED[k % CHUNK] {
-                TABLE.erase(slot, e);
-            }
-        }
+    }
+}
+
+/// Begins a chunk of a lane: what it kills counts until it is committed.
+#[inline(always)]
+unsafe fn begin_chunk(i: u32, lane: *mut Lane) {
+    // SAFETY: the lock is held; the header is there.
+    unsafe {
+        let h = spool::header();
+        (*h).killed_len.store(0, Release);
+        (*h).killer.store((i << 1 | (*lane).which.load(Relaxed) & 1) + 1, Release);
     }
 }
 
@@ -436,17 +472,6 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
             let v = *words.add(1);
             (v & 0xff_ffff_ffff, (v & 0xff_ffff_ffff) + (v >> 40))
         };
-        let owed = !DEBTS.is_empty() && DEBTS.take(addr3, |d| d.seq() == usable & DEBT_MASK).is_some();
-        let mut taken = if owed { None } else { TABLE.find(addr3) };
-        if let Some(slot) = taken
-            && (LANES.load(Relaxed) == 1 || YOUNGER.is_full())
-        {
-            end_unseen(i, lane, c, slot);
-            taken = None;
-        }
-        if taken.is_some() && !force {
-            return false; // the free of the block before is in another ring
-        }
         let func = record::op_of(w) - op::ALLOC;
         let pend = c.pend;
         if pend.what == 0 {
@@ -457,18 +482,17 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
             (*lane).lost.fetch_add(1, Relaxed);
             return true;
         }
+        let entry = Entry::new(i, c.seq, usable);
+        let owed = !DEBTS.is_empty() && DEBTS.take(addr3, |d| d.low_seq() == usable & SEQ_MASK).is_some();
+        // Where it is owed it has ended already: it stands nowhere.
+        if !owed && !put_block(i, lane, c, addr3, entry, force) {
+            return false; // the free of the block before is in another ring
+        }
         put_k(lane, c, n as u64 * 3);
         if raw {
             let z = (*lane).z.as_mut_ptr();
             c.z_len += v93::put(z.add(c.z_len as usize), size) as u32;
             c.z_len += v93::put(z.add(c.z_len as usize), usable.wrapping_sub(size)) as u32;
-        }
-        if owed {
-            // Neither in the table nor beside it: it has ended already.
-        } else if taken.is_some() {
-            YOUNGER.put(Entry::new(addr3, i, c.seq).sized(usable));
-        } else if !TABLE.insert(Entry::new(addr3, i, c.seq).sized(usable)) {
-            (*lane).lost.fetch_add(1, Relaxed);
         }
         c.seq += 1;
         c.events += 1;
@@ -488,15 +512,40 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
     true
 }
 
+/// Puts a new block into the table, or beside it. False: another lies at its address, whose end may be in another ring.
+#[inline(always)]
+unsafe fn put_block(i: u32, lane: *mut Lane, c: &mut Commit, addr3: u64, entry: Entry, force: bool) -> bool {
+    // SAFETY: the lock is held.
+    unsafe {
+        match TABLE.insert(addr3, entry) {
+            Inserted::Yes => return true,
+            Inserted::Taken(slot) if LANES.load(Relaxed) == 1 || YOUNGER.is_full() => {
+                end_unseen(i, lane, c, addr3, slot);
+                if matches!(TABLE.insert(addr3, entry), Inserted::Yes) {
+                    return true;
+                }
+            }
+            Inserted::Taken(_) if force => {
+                YOUNGER.put(addr3, entry);
+                return true;
+            }
+            Inserted::Taken(_) => return false,
+            Inserted::NoMemory => {}
+        }
+        (*lane).lost.fetch_add(1, Relaxed);
+    }
+    true
+}
+
 /// A block's end went past us (a library bound to the C library directly, a lost record): it is seen when its address is given out
 /// again. Its free is written here; the usable size is not known, so live bytes by usable size keep it.
 #[cold]
 #[inline(never)]
-unsafe fn end_unseen(i: u32, lane: *mut Lane, c: &mut Commit, slot: Slot) {
+unsafe fn end_unseen(i: u32, lane: *mut Lane, c: &mut Commit, addr3: u64, slot: Slot) {
     // SAFETY: the lock is held.
     unsafe {
         let e = TABLE.get(slot);
-        kill(slot, e);
+        kill(addr3, slot, e);
         put_block_free(i, lane, c, e);
         not_a_call(c);
         c.frees += 1;
@@ -515,10 +564,19 @@ unsafe fn put_block_free(i: u32, lane: *mut Lane, c: &mut Commit, e: Entry) {
     // SAFETY: the lock is held.
     unsafe {
         if e.lane() == i {
-            put_own_free(lane, c, e.seq());
+            put_own_free(lane, c, e.seq(c.seq));
         } else {
-            put_foreign_free(lane, c, e.lane(), e.seq());
+            put_foreign_free(lane, c, e.lane(), foreign_seq(e));
         }
+    }
+}
+
+/// Sequence number of a block of another lane than the one being read.
+unsafe fn foreign_seq(e: Entry) -> u64 {
+    // SAFETY: lanes of entries exist; the lock is held.
+    unsafe {
+        let owner = spool::lane(e.lane());
+        e.seq((*owner).commit[(*owner).which.load(Relaxed) as usize & 1].seq)
     }
 }
 
@@ -571,7 +629,7 @@ unsafe fn put_unknown_free(lane: *mut Lane, c: &mut Commit, addr3: u64, usable: 
         (*spool::header()).unknown_frees.fetch_add(1, Relaxed);
         let known = crate::init::inherited().is_none() || RECENT[addr3 as usize >> 1 & 4095] == addr3;
         if !DEBTS.is_full() && LANES.load(Relaxed) > 1 && known {
-            DEBTS.put(Entry::new(addr3, 0, usable & DEBT_MASK));
+            DEBTS.put(addr3, Entry::new(0, usable, usable));
         }
     }
 }
@@ -588,19 +646,18 @@ unsafe fn settle(lane: *mut Lane, c: &mut Commit) {
     }
 }
 
+/// Takes a block out of the table; until the chunk is committed, a reader of a dead process's spool finds it in the header.
 #[inline(always)]
-unsafe fn kill(slot: Slot, e: Entry) {
-    // SAFETY: the lock is held. A chunk kills at most one entry a record, and settles are rare: what does not fit goes at once.
+unsafe fn kill(addr3: u64, slot: Slot, e: Entry) {
+    // SAFETY: the lock is held. A chunk kills at most one block a record, so that there is room.
     unsafe {
-        TABLE.kill(slot);
+        let h = spool::header();
+        let n = (*h).killed_len.load(Relaxed);
+        (*h).killed[n as usize % CHUNK] = Killed { addr3, entry: e.0 };
+        (*h).killed_len.store(n + 1, Release);
+        TABLE.take(slot);
         if !YOUNGER.is_empty() {
-            promote(e.addr3());
-        }
-        if KILLED_COUNT < CHUNK {
-            KILLED[KILLED_COUNT % CHUNK] = Some((slot, e));
-            KILLED_COUNT += 1;
-        } else {
-            TABLE.erase(slot, e);
+            promote(addr3);
         }
     }
 }
@@ -612,7 +669,7 @@ unsafe fn promote(addr3: u64) {
     // SAFETY: the lock is held.
     unsafe {
         if let Some(e) = YOUNGER.take(addr3, |_| true) {
-            TABLE.insert(e);
+            TABLE.insert(addr3, e);
         }
     }
 }
@@ -623,9 +680,9 @@ unsafe fn all_read() {
     // SAFETY: the lock is held; lanes of entries exist.
     unsafe {
         DEBTS.clear();
-        while let Some(e) = YOUNGER.any() {
-            let Some(slot) = TABLE.find(e.addr3()) else {
-                promote(e.addr3());
+        while let Some((addr3, e)) = YOUNGER.any() {
+            let Some(slot) = TABLE.find(addr3) else {
+                promote(addr3);
                 continue;
             };
             let lane = spool::lane(e.lane());
@@ -634,7 +691,8 @@ unsafe fn all_read() {
                 lines::flush_group();
                 c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
             }
-            end_unseen(e.lane(), lane, &mut c, slot);
+            begin_chunk(e.lane(), lane);
+            end_unseen(e.lane(), lane, &mut c, addr3, slot);
             commit(lane, &c);
         }
     }
@@ -679,7 +737,7 @@ unsafe fn take_free(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *con
             return take_unknown_free(lane, c, addr3, usable, force);
         };
         let e = TABLE.get(slot);
-        kill(slot, e);
+        kill(addr3, slot, e);
         put_block_free(i, lane, c, e);
         if LANES.load(Relaxed) > 1 {
             RECENT[addr3 as usize >> 1 & 4095] = addr3;
@@ -720,8 +778,9 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
                 let pend = match find_freed(low, usable) {
                     Some(slot) => {
                         let e = TABLE.get(slot);
-                        kill(slot, e);
-                        Pending { what: if e.lane() == i { 1 } else { 2 }, lane: e.lane(), seq: e.seq(), usable }
+                        kill(low, slot, e);
+                        let (what, seq) = if e.lane() == i { (1, e.seq(c.seq)) } else { (2, foreign_seq(e)) };
+                        Pending { what, lane: e.lane(), seq, usable }
                     }
                     None if !force && LANES.load(Relaxed) > 1 => return false,
                     None if CONFIG.mode == FAST => Pending::default(),
@@ -735,11 +794,8 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
                 let p = c.pend;
                 c.pend = Pending::default();
                 if p.what == 1 || p.what == 2 {
-                    let e = Entry::new(low, if p.what == 1 { i } else { p.lane }, p.seq).sized(p.usable);
-                    forget_killed(e);
-                    if TABLE.find(low).is_none() {
-                        TABLE.insert(e);
-                    }
+                    let e = Entry::new(if p.what == 1 { i } else { p.lane }, p.seq, p.usable);
+                    TABLE.insert(low, e);
                 }
             }
             op::REALLOC_DONE => finish_pending(lane, c),
@@ -756,23 +812,6 @@ unsafe fn finish_pending(lane: *mut Lane, c: &mut Commit) {
         c.events += 1;
         // SAFETY: the lock is held.
         unsafe { end_pending(lane, c) };
-    }
-}
-
-/// A realloc failed within the chunk that killed its block: the entry stays.
-unsafe fn forget_killed(e: Entry) {
-    // SAFETY: the lock is held.
-    unsafe {
-        for k in 0..KILLED_COUNT {
-            if let Some((slot, killed)) = KILLED[k % CHUNK]
-                && killed == e
-            {
-                KILLED_COUNT -= 1;
-                KILLED[k % CHUNK] = KILLED[KILLED_COUNT % CHUNK];
-                TABLE.revive(slot, e);
-                return;
-            }
-        }
     }
 }
 

@@ -167,8 +167,7 @@ unsafe fn begin_child() {
         let s = lines::totals();
         INHERITED = Some((SPOOL.pid, s.live, s.blocks));
         let (old_fd, old_id) = (SPOOL.fd, SPOOL.id);
-        let (table, _) = crate::table::TABLE.size();
-        crate::table::TABLE.release(table as usize);
+        crate::table::TABLE.release();
         sys::unmap(SPOOL.base, memshim_format::spool::TABLE_OFF);
         if old_fd >= 0 && sys::identity(old_fd) == old_id {
             sys::close(old_fd);

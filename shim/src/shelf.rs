@@ -1,16 +1,23 @@
 //! A small fixed table of entries by address, several for one address allowed, oldest first: what the drain sets aside while the other
 //! half of it is still in a ring.
 
-use memshim_format::spool::Entry;
+use memshim_format::live::Entry;
 
 const SLOTS: usize = 8192;
 /// Entries at most: probes stay short.
 const MOST: usize = SLOTS / 2;
-const EMPTY: Entry = Entry { lo: 0, hi: 0 };
+
+/// An entry and its address >> 3, which is 0 where there is none.
+#[derive(Clone, Copy)]
+struct Aside {
+    addr3: u64,
+    entry: Entry,
+}
+const EMPTY: Aside = Aside { addr3: 0, entry: Entry(0) };
 
 /// The table.
 pub struct Shelf {
-    slots: [Entry; SLOTS],
+    slots: [Aside; SLOTS],
     count: usize,
 }
 
@@ -36,12 +43,12 @@ impl Shelf {
     }
 
     /// Sets an entry aside; it must not be full.
-    pub fn put(&mut self, e: Entry) {
-        let mut i = Self::home(e.addr3());
-        while self.slots[i % SLOTS].addr3() != 0 {
+    pub fn put(&mut self, addr3: u64, entry: Entry) {
+        let mut i = Self::home(addr3);
+        while self.slots[i % SLOTS].addr3 != 0 {
             i += 1;
         }
-        self.slots[i % SLOTS] = e;
+        self.slots[i % SLOTS] = Aside { addr3, entry };
         self.count += 1;
     }
 
@@ -49,15 +56,15 @@ impl Shelf {
     pub fn take(&mut self, addr3: u64, wanted: impl Fn(Entry) -> bool) -> Option<Entry> {
         let mut i = Self::home(addr3);
         loop {
-            let e = self.slots[i % SLOTS];
-            if e.addr3() == 0 {
+            let a = self.slots[i % SLOTS];
+            if a.addr3 == 0 {
                 return None;
             }
-            if e.addr3() == addr3 && wanted(e) {
+            if a.addr3 == addr3 && wanted(a.entry) {
                 self.slots[i % SLOTS] = EMPTY;
                 self.count -= 1;
                 self.close_gap(i);
-                return Some(e);
+                return Some(a.entry);
             }
             i += 1;
         }
@@ -67,20 +74,20 @@ impl Shelf {
     fn close_gap(&mut self, gap: usize) {
         let mut i = gap + 1;
         loop {
-            let e = self.slots[i % SLOTS];
-            if e.addr3() == 0 {
+            let a = self.slots[i % SLOTS];
+            if a.addr3 == 0 {
                 return;
             }
             self.slots[i % SLOTS] = EMPTY;
             self.count -= 1;
-            self.put(e);
+            self.put(a.addr3, a.entry);
             i += 1;
         }
     }
 
-    /// Any entry, without taking it.
-    pub fn any(&self) -> Option<Entry> {
-        if self.count == 0 { None } else { self.slots.iter().copied().find(|e| e.addr3() != 0) }
+    /// Address >> 3 and entry of any one, without taking it.
+    pub fn any(&self) -> Option<(u64, Entry)> {
+        if self.count == 0 { None } else { self.slots.iter().find(|a| a.addr3 != 0).map(|a| (a.addr3, a.entry)) }
     }
 
     /// Forgets everything.

@@ -10,6 +10,7 @@ use std::fs;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use memshim_format::live::Entry;
 use memshim_format::record::op;
 
 use super::column::push_v93;
@@ -96,29 +97,27 @@ pub(super) fn push_line(out: &mut Vec<u8>, text: std::fmt::Arguments) {
 /// Blocks by address >> 3, the oldest first: two at once where a free of the first has not been read yet.
 type Blocks = HashMap<u64, VecDeque<(u32, u64)>>;
 
-/// The table's entries of all addresses that the rings free. Entries at or above a lane's commit are of records that are read again.
+/// The blocks at all addresses that the rings free: those that a chunk not committed had taken out of the table, which come before others of
+/// their addresses, and the table's. Entries at or above a lane's commit are of records that are read again.
 fn live_blocks(spool: &Spool, work: &[Work]) -> io::Result<Blocks> {
     let freed = |r: &&Record| matches!(r.op, op::FREE | op::REALLOC_FREE);
     let mut blocks: Blocks = work.iter().flat_map(|w| w.records.iter().filter(freed)).map(|r| (r.low, VecDeque::new())).collect();
     let committed: HashMap<u32, u64> = work.iter().map(|w| (w.number, w.lane.commit.seq)).collect();
-    let mut doomed = HashMap::<u64, VecDeque<(u32, u64)>>::new();
-    if !blocks.is_empty() {
-        spool.for_each_entry(|e| {
-            let before = committed.get(&e.lane()).is_some_and(|&seq| e.seq() < seq & ((1 << 38) - 1) || seq >> 38 > 0);
-            let Some(found) = blocks.get_mut(&e.addr3()).filter(|_| before) else { return };
-            let (block, doomed) = ((e.lane(), e.seq()), doomed.entry(e.addr3()).or_default());
-            // An entry that was being moved can stand there twice.
-            if found.contains(&block) || doomed.contains(&block) {
-                return;
-            }
-            // One that a record after the commit has ended goes before another of its address.
-            if e.dead() { doomed } else { found }.push_back(block);
-        })?;
-    }
-    for (addr3, first) in doomed {
-        if let Some(found) = blocks.get_mut(&addr3) {
-            first.into_iter().rev().for_each(|block| found.push_front(block));
+    let mut add = |addr3: u64, e: Entry| {
+        let Some(&next) = committed.get(&e.lane()).filter(|&&next| e.is_before(next)) else { return };
+        let Some(found) = blocks.get_mut(&addr3) else { return };
+        let block = (e.lane(), e.seq(next));
+        // An entry that was being moved can stand there twice.
+        if !found.contains(&block) {
+            found.push_back(block);
         }
+    };
+    let killer = |&(lane, which): &(u32, u32)| work.iter().any(|w| w.number == lane && w.lane.which == which);
+    if let Some(killed) = spool.killer.filter(killer).and(Some(&spool.killed)) {
+        killed.iter().for_each(|k| add(k.addr3, Entry(k.entry)));
+    }
+    if !work.iter().all(|w| w.records.is_empty()) {
+        spool.for_each_entry(add)?;
     }
     Ok(blocks)
 }

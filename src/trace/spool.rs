@@ -8,8 +8,8 @@ use std::mem::{offset_of, size_of};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use memshim_format::spool::{self as layout, Commit, Entry, Kind, Pending};
-use nix::unistd::{Whence, lseek};
+use memshim_format::live::{self, Entry};
+use memshim_format::spool::{self as layout, Commit, Header, Killed, Kind, Pending};
 
 /// Why a file is no spool that can be read.
 #[derive(Debug, thiserror::Error)]
@@ -43,11 +43,14 @@ pub struct Spool {
     pub group: u64,
     pub failed: u64,
     pub lanes: u32,
-    pub table_buckets: u64,
+    pub table_bytes: u64,
     /// The live table is lost with the process: it was not in the spool.
     pub table_private: bool,
     /// errno of the write that ended the recording, 0 for none.
     pub trouble: u32,
+    /// Lane and half of the chunk that took `killed` out of the table.
+    pub killer: Option<(u32, u32)>,
+    pub killed: Vec<Killed>,
     /// Lines taken over but not written, some of which the trace may hold.
     pub side: Vec<u8>,
     blocks: Vec<u8>,
@@ -65,6 +68,8 @@ pub struct Lane {
     pub tid: u32,
     pub first: u32,
     pub commit: Commit,
+    /// Which half of it holds.
+    pub which: u32,
     pub k: Vec<u8>,
     pub x: Vec<u8>,
     pub z: Vec<u8>,
@@ -110,7 +115,6 @@ fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
 impl Spool {
     /// Reads the header, the kinds and the rings' blocks.
     pub fn open(path: &Path) -> Result<Spool, Error> {
-        use layout::Header;
         let file = File::open(path)?;
         let meta = file.metadata()?;
         if !meta.is_file() {
@@ -141,9 +145,11 @@ impl Spool {
             group: h.u64(offset_of!(Header, group)),
             failed: h.u64(offset_of!(Header, failed)),
             lanes: h.u32(offset_of!(Header, lanes)).min(layout::LANES_MAX as u32),
-            table_buckets: h.u64(offset_of!(Header, table_buckets)),
+            table_bytes: h.u64(offset_of!(Header, table_bytes)),
             table_private: h.u32(offset_of!(Header, table_private)) != 0,
             trouble: h.u32(offset_of!(Header, trouble)),
+            killer: h.u32(offset_of!(Header, killer)).checked_sub(1).map(|k| (k >> 1, k & 1)),
+            killed: killed_of(&h),
             side: read_at(&file, layout::SIDE_OFF as u64, h.u64(offset_of!(Header, side_len)).min(layout::SIDE_CAP as u64) as usize)?,
             blocks: read_at(&file, layout::BLOCKS_OFF as u64, blocks * layout::BLOCK)?,
             len: meta.len(),
@@ -161,8 +167,8 @@ impl Spool {
         use layout::Lane as L;
         let bytes = read_at(&self.file, (layout::LANES_OFF + number as usize * layout::LANE) as u64, size_of::<L>())?;
         let f = Fields(&bytes);
-        let which = (f.u32(offset_of!(L, which)) & 1) as usize;
-        let at = offset_of!(L, commit) + which * size_of::<Commit>();
+        let which = f.u32(offset_of!(L, which)) & 1;
+        let at = offset_of!(L, commit) + which as usize * size_of::<Commit>();
         let commit = commit_of(&Fields(&bytes[at..at + size_of::<Commit>()]));
         let column = |at: usize, cap: usize, len: u32| bytes[at..at + cap.min(len as usize)].to_vec();
         Ok(Lane {
@@ -179,36 +185,52 @@ impl Spool {
             z: column(offset_of!(L, z), layout::Z_CAP, commit.z_len),
             t: column(offset_of!(L, t), layout::T_CAP, commit.t_len),
             commit,
+            which,
         })
     }
 
-    /// Calls `each` for every entry of the live table's buckets; holes of the file are passed over.
-    pub fn for_each_entry(&self, mut each: impl FnMut(Entry)) -> io::Result<()> {
-        const CHUNK: u64 = 64 << 14;
+    /// Calls `each` with address >> 3 and entry for every entry of the live table's nodes. Where no node begins, which a damaged file can
+    /// have, it goes on at the next word that is one.
+    pub fn for_each_entry(&self, mut each: impl FnMut(u64, Entry)) -> io::Result<()> {
+        const CHUNK: u64 = 1 << 20;
         let start = layout::TABLE_OFF as u64;
-        let end = self.len.min(start.saturating_add(self.table_buckets.saturating_mul(64)));
+        let end = self.len.min(start.saturating_add(self.table_bytes));
         let mut at = start;
         while at < end {
-            // A file system without holes says that all is data; one that knows nothing of them fails: then everything is read.
-            let data = match lseek(&self.file, at as i64, Whence::SeekData) {
-                Ok(data) => data as u64,
-                Err(nix::errno::Errno::ENXIO) => return Ok(()),
-                Err(_) => at,
-            };
-            at = start + (data.max(at) - start) / 64 * 64;
-            let chunk = read_at(&self.file, at, CHUNK.min(end.saturating_sub(at)) as usize)?;
-            let slots = chunk.chunks_exact(64).flat_map(|bucket| bucket[..12 * layout::BUCKET_ENTRIES].chunks_exact(12));
-            for slot in slots {
-                let f = Fields(slot);
-                let entry = Entry { lo: f.u64(0), hi: f.u32(8) };
-                if entry.addr3() != 0 {
-                    each(entry);
+            let chunk = read_at(&self.file, at, CHUNK.min(end - at) as usize)?;
+            let (mut done, mut found) = (0, false);
+            while let Some(header) = chunk.get(done..done + 16) {
+                let header = live::Header(Fields(header).u64(0));
+                let Some(class) = header.class() else {
+                    done += 16;
+                    continue;
+                };
+                let Some(node) = chunk.get(done..done + 16 << class) else {
+                    // Beyond the chunk, or cut off by the end of the file.
+                    break;
+                };
+                done += node.len();
+                found = true;
+                let Some(page) = header.page() else { continue };
+                for e in node.chunks_exact(8).skip(1).map(|word| Entry(Fields(word).u64(0))).filter(|e| e.0 != 0) {
+                    each(page << live::KEY_BITS | e.key(), e);
                 }
             }
-            at += CHUNK;
+            // A table has no holes: what follows is not its.
+            if !found {
+                break;
+            }
+            at += done as u64;
         }
         Ok(())
     }
+}
+
+fn killed_of(header: &Fields) -> Vec<Killed> {
+    let n = (header.u32(offset_of!(Header, killed_len)) as usize).min(layout::CHUNK);
+    let at = |i| offset_of!(Header, killed) + i * size_of::<Killed>();
+    let of = |at| Killed { addr3: header.u64(at + offset_of!(Killed, addr3)), entry: header.u64(at + offset_of!(Killed, entry)) };
+    (0..n).map(|i| of(at(i))).collect()
 }
 
 fn kind_of(f: &Fields) -> Kind {

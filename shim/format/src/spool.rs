@@ -9,15 +9,15 @@
 //! | [`SIDE_OFF`] | text of [`Header::side_len`] bytes: whole lines |
 //! | [`BLOCKS_OFF`] | [`Block`] × [`BLOCKS_MAX`]: the rings' memory, 4 KiB each, chained by `next` |
 //! | [`LANES_OFF`] | [`Lane`] × [`LANES_MAX`] |
-//! | [`TABLE_OFF`] | the live table: [`Bucket`] × `Header::table_buckets` |
+//! | [`TABLE_OFF`] | the live table: nodes ([`crate::live`]) in `Header::table_bytes` |
 //!
 //! A thread's ring is the chain of blocks that its lane points at. The producer fills the last block, the drain reads from
 //! `Commit::{block,pos}`. Words are written last-to-first, so a record whose first word is there is there whole.
 //!
-//! The drain works in chunks: it reads up to [`CHUNK`] records, marks the table entries they free as dead (it does not remove
-//! them), then writes a new [`Commit`] into the half of [`Lane::commit`] not in use and flips [`Lane::which`]. A reader of a dead
-//! process's spool therefore starts from the commit, ignores table entries of this lane whose `seq` is at or above `Commit::seq`,
-//! takes dead entries as live, and re-reads the records after the commit; nothing is lost or counted twice. A pending batch whose
+//! The drain works in chunks: it reads up to [`CHUNK`] records, notes the table entries that they free in [`Header::killed`] and takes them
+//! out, then writes a new [`Commit`] into the half of [`Lane::commit`] not in use and flips [`Lane::which`]. A reader of a dead
+//! process's spool therefore starts from the commit, ignores table entries of a lane that were not made before its `Commit::seq`,
+//! puts back the killed ones, and re-reads the records after the commit; nothing is lost or counted twice. A pending batch whose
 //! `(group, lane)` the trace already holds was written just before the end and is skipped; so are kinds the trace holds.
 
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 /// First word of a spool ("MEMSPOOL" read as little-endian bytes).
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MEMSPOOL");
 /// Layout version; a reader refuses others.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Offset of the kinds.
 pub const KINDS_OFF: usize = 64 << 10;
 /// Kinds at most; further allocations use the kinds of size −1.
@@ -90,10 +90,8 @@ pub struct Header {
     pub lanes: AtomicU32,
     /// Ring blocks that have memory.
     pub blocks: AtomicU32,
-    /// Buckets of the live table.
-    pub table_buckets: AtomicU64,
-    /// Entries in it.
-    pub table_used: AtomicU64,
+    /// Bytes of the live table's nodes.
+    pub table_bytes: AtomicU64,
     /// Bytes of side text. It may repeat lines that the trace holds already (same ticket, same thread).
     pub side_len: AtomicU64,
     /// Bytes of the trace file that hold whole lines of this process.
@@ -112,6 +110,22 @@ pub struct Header {
     pub table_private: AtomicU32,
     /// Events read from the rings and put into batches, all lanes.
     pub recorded: AtomicU64,
+    /// Whose chunk took out the entries of `killed`: its lane << 1 | what `which` was, plus one. They count only while `which` is that.
+    pub killer: AtomicU32,
+    /// Their number.
+    pub killed_len: AtomicU32,
+    /// The entries, and their addresses >> 3.
+    pub killed: [Killed; CHUNK],
+}
+
+/// An entry that was taken out of the table.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Killed {
+    /// Address >> 3 of its block.
+    pub addr3: u64,
+    /// The entry.
+    pub entry: u64,
 }
 
 /// One row of the dictionary of allocations.
@@ -244,107 +258,7 @@ pub struct Lane {
 const _: () = assert!(size_of::<Lane>() <= LANE);
 const _: () = assert!(size_of::<Header>() <= 4096);
 
-/// A live block in the table: 12 bytes, five to a cache line, so that the table stays at 20 bytes a live block from 64 % load on.
-///
-/// `lo`: address >> 3 in bits 0..44, low 20 bits of `seq` above. `hi`: lane in bits 0..11, two bits made of the
-/// usable size in 11..13, dead in bit 13, high 18 bits of `seq` above.
-/// An empty slot is all zero.
-#[repr(C, packed(4))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
-    /// See above.
-    pub lo: u64,
-    /// See above.
-    pub hi: u32,
-}
-const _: () = assert!(size_of::<Entry>() == 12);
-
-/// Entries of a bucket.
-pub const BUCKET_ENTRIES: usize = 5;
-
-/// A cache line of the live table.
-#[repr(C, align(64))]
-pub struct Bucket {
-    /// In no order.
-    pub entries: [Entry; BUCKET_ENTRIES],
-    /// Entries that stand in later buckets though their home is this one or one before it.
-    pub passed: u32,
-}
-const _: () = assert!(size_of::<Bucket>() == 64);
-
 /// Bits of `address >> 3`.
 pub const ADDR_BITS: u32 = 44;
 /// Mask of `address >> 3`.
 pub const ADDR_MASK: u64 = (1 << ADDR_BITS) - 1;
-
-impl Entry {
-    /// The entry of block `(lane, seq)` at `addr3` = address >> 3.
-    #[inline(always)]
-    pub const fn new(addr3: u64, lane: u32, seq: u64) -> Entry {
-        Entry { lo: addr3 & ADDR_MASK | seq << ADDR_BITS, hi: lane & 0x7ff | ((seq >> 20) as u32) << 14 }
-    }
-
-    /// Two bits of a usable size, mixed of its lower ones.
-    #[inline(always)]
-    const fn size_bits(usable: u64) -> u32 {
-        let u = usable >> 4;
-        ((u ^ u >> 2 ^ u >> 4 ^ u >> 6) & 3) as u32
-    }
-
-    /// The same with the bits of its usable size, which tell blocks of one address apart.
-    #[inline(always)]
-    pub const fn sized(self, usable: u64) -> Entry {
-        Entry { lo: self.lo, hi: self.hi & !(3 << 11) | Self::size_bits(usable) << 11 }
-    }
-
-    /// Whether it can be a block of that usable size.
-    #[inline(always)]
-    pub const fn can_be(self, usable: u64) -> bool {
-        self.hi >> 11 & 3 == Self::size_bits(usable)
-    }
-
-    /// Address >> 3; 0 for an empty slot.
-    #[inline(always)]
-    pub const fn addr3(self) -> u64 {
-        self.lo & ADDR_MASK
-    }
-
-    /// Owner lane.
-    #[inline(always)]
-    pub const fn lane(self) -> u32 {
-        self.hi & 0x7ff
-    }
-
-    /// Sequence number in the owner lane (38 bits).
-    #[inline(always)]
-    pub const fn seq(self) -> u64 {
-        self.lo >> ADDR_BITS | ((self.hi >> 14) as u64) << 20
-    }
-
-    /// Freed by a record that is being taken over.
-    #[inline(always)]
-    pub const fn dead(self) -> bool {
-        self.hi & 1 << 13 != 0
-    }
-
-    /// The same, marked dead.
-    #[inline(always)]
-    pub const fn as_dead(self) -> Entry {
-        Entry { lo: self.lo, hi: self.hi | 1 << 13 }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entry_keeps_address_lane_and_sequence_number() {
-        for (a, l, s) in [(1, 0, 0), (ADDR_MASK, 2047, (1 << 38) - 1), (0x7f12_3456_7890 >> 3, 17, 0x12_3456_789a)] {
-            let e = Entry::new(a, l, s);
-            assert_eq!((e.addr3(), e.lane(), e.seq(), e.dead()), (a, l, s, false));
-            let d = e.as_dead();
-            assert_eq!((d.addr3(), d.lane(), d.seq(), d.dead()), (a, l, s, true));
-        }
-    }
-}
