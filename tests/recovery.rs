@@ -141,14 +141,14 @@ fn spool() -> Spool {
         s.commit(0, field, v);
     }
     let moved = (0x30, Entry::new(0, 2, 308));
-    let blocks = [moved, (0x99, Entry::new(0, 3, 512))]; // the last of a record after the commit
     s.u32(offset_of!(Header, killer), 1);
     s.u32(offset_of!(Header, killed_len), 1);
     s.u64(offset_of!(Header, killed), 0x20);
     s.u64(offset_of!(Header, killed) + 8, Entry::new(0, 1, 104).0);
     s.node(0, 1, live::Header::free(1), &[(0x20, Entry::new(0, 0, 104))]); // nobody's
-    s.node(32, 2, live::Header::of(0, 2), &[moved]); // was being moved
-    s.node(96, 3, live::Header::of(0, 3), &blocks);
+    s.node(32, 3, live::Header::of(0, 3), &[(0x99, Entry::new(0, 3, 512))]); // of a record after the commit
+    s.node(160, 2, live::Header::of(0, 2), &[moved]); // was being moved
+    s.node(224, 0, live::Header::of(0, 0), &[moved]);
     let words = [
         &alloc(func::MALLOC, 0x40, 0, 500, 12)[..],
         &[0, start(op::FREE, (104 + 8) / 16, 0x20)],

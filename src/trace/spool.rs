@@ -205,7 +205,7 @@ impl Spool {
                     done += 16;
                     continue;
                 };
-                let Some(node) = chunk.get(done..done + 16 << class) else {
+                let Some(node) = chunk.get(done..done + (16 << class)) else {
                     // Beyond the chunk, or cut off by the end of the file.
                     break;
                 };
