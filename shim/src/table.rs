@@ -39,7 +39,7 @@ pub enum Inserted {
 }
 
 /// Tables below this size are at hand: to ask for their lines beforehand costs more than it brings.
-const AT_HAND: usize = 128 << 10;
+const AT_HAND: usize = 512 << 10;
 
 #[inline(always)]
 const fn page_of(addr3: u64) -> u64 {

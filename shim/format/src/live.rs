@@ -91,11 +91,7 @@ impl Entry {
     /// The entry of block `(lane, seq)` of that usable size.
     #[inline(always)]
     pub const fn new(lane: u32, seq: u64, usable: u64) -> Entry {
-        Entry(
-            (seq.wrapping_add(1) & SEQ_MASK) << SEQ_SHIFT
-                | Self::size_bits(usable) << SIZE_SHIFT
-                | ((lane & 0x7ff) as u64) << LANE_SHIFT,
-        )
+        Entry((seq.wrapping_add(1) & SEQ_MASK) << SEQ_SHIFT | Self::size_bits(usable) << SIZE_SHIFT | ((lane & 0x7ff) as u64) << LANE_SHIFT)
     }
 
     /// Four bits of a usable size.
