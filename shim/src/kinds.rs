@@ -9,8 +9,10 @@ use memshim_format::spool::{FNS_MAX, KINDS_MAX, KINDS_OFF, Kind};
 
 /// The index.
 pub struct Kinds {
-    /// Numbers (0 empty) at their hash, open addressing.
+    /// Numbers (0 empty) at their hash, open addressing; `mask` + 1 places of [`INDEX`] are in use, since most programs have few kinds and
+    /// a page that is not touched costs nothing.
     index: *mut u32,
+    mask: usize,
     count: u32,
     /// Rows that have memory.
     backed: u32,
@@ -18,9 +20,10 @@ pub struct Kinds {
     cache: *mut (Kind, u32),
 }
 
-pub static mut KINDS: Kinds = Kinds { index: core::ptr::null_mut(), count: 0, backed: 0, cache: core::ptr::null_mut() };
+pub static mut KINDS: Kinds = Kinds { index: core::ptr::null_mut(), mask: FIRST_INDEX - 1, count: 0, backed: 0, cache: core::ptr::null_mut() };
 
 const INDEX: usize = 2 * KINDS_MAX;
+const FIRST_INDEX: usize = 2048;
 const CACHE: usize = 4096;
 /// Rows given memory at a time.
 const STEP: u32 = 1024;
@@ -41,6 +44,7 @@ impl Kinds {
     pub fn reset(&mut self) {
         self.count = 0;
         self.backed = 0;
+        self.mask = FIRST_INDEX - 1;
         if self.index.is_null() {
             let p = sys::map_anon(PRIVATE);
             self.index = p.cast();
@@ -80,8 +84,8 @@ impl Kinds {
 
     #[inline(never)]
     unsafe fn find_or_add(&mut self, key: Kind, h: u64, most: u32) -> u32 {
-        let mut i = (h >> 40) as usize % INDEX;
-        // SAFETY: i < INDEX; numbers in the index are rows that exist.
+        let mut i = (h >> 40) as usize & self.mask;
+        // SAFETY: i is at most the mask, which is below INDEX; numbers in the index are rows that exist.
         unsafe {
             loop {
                 let n = *self.index.add(i);
@@ -91,7 +95,7 @@ impl Kinds {
                 if *kind(n as usize - 1) == key {
                     return n;
                 }
-                i = (i + 1) % INDEX;
+                i = (i + 1) & self.mask;
             }
             if self.count >= most {
                 return 0;
@@ -105,9 +109,29 @@ impl Kinds {
             kind(self.count as usize).write(key);
             self.count += 1;
             *self.index.add(i) = self.count;
+            if self.count as usize * 2 > self.mask && self.mask < INDEX - 1 {
+                self.spread();
+            }
             (*spool::header()).kinds.store(self.count, Relaxed);
         }
         self.count
+    }
+
+    /// Goes on with four times the places.
+    #[cold]
+    unsafe fn spread(&mut self) {
+        // SAFETY: the index holds INDEX places, and the mask stays below; rows up to the count exist.
+        unsafe {
+            core::ptr::write_bytes(self.index, 0, self.mask + 1);
+            self.mask = (self.mask * 4 + 3).min(INDEX - 1);
+            for n in 1..=self.count {
+                let mut i = (hash(&*kind(n as usize - 1)) >> 40) as usize & self.mask;
+                while *self.index.add(i) != 0 {
+                    i = (i + 1) & self.mask;
+                }
+                *self.index.add(i) = n;
+            }
+        }
     }
 
     /// Kinds defined.

@@ -200,7 +200,8 @@ pub fn program_threads() -> Option<u64> {
     }
 }
 
-/// One sample; at a new peak (1 % or 1 MiB above the last) a snapshot too, as long as snapshots take less than 1 % of the time.
+/// One sample; at a new peak (1 % or 1 MiB above the last) a snapshot too, as long as snapshots take less than 0.25 % of the time: what
+/// the kernel counts page by page grows with the program, and holds up its mappings meanwhile.
 pub fn sample(now: u64) {
     // SAFETY: the lock is held; the stack may be a signal handler's, so text is made in memory of our own.
     unsafe {
@@ -210,7 +211,7 @@ pub fn sample(now: u64) {
         t.field("shmem", s.shmem).field("swap", s.swap).field("size", s.size).field("stk", s.stk).field("threads", s.threads).str("}\n");
         sink::write(t.as_bytes());
         let risen = s.rss > PEAK + (PEAK / 100).min(1 << 20);
-        if risen && now - PEAK_AT.min(now) >= PEAK_COST * 100 {
+        if risen && now - PEAK_AT.min(now) >= PEAK_COST * 400 {
             snap("peak");
         }
     }
