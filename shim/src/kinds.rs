@@ -20,7 +20,8 @@ pub struct Kinds {
     cache: *mut (Kind, u32),
 }
 
-pub static mut KINDS: Kinds = Kinds { index: core::ptr::null_mut(), mask: FIRST_INDEX - 1, count: 0, backed: 0, cache: core::ptr::null_mut() };
+pub static mut KINDS: Kinds =
+    Kinds { index: core::ptr::null_mut(), mask: FIRST_INDEX - 1, count: 0, backed: 0, cache: core::ptr::null_mut() };
 
 const INDEX: usize = 2 * KINDS_MAX;
 const FIRST_INDEX: usize = 2048;

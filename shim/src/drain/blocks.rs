@@ -1,0 +1,396 @@
+//! Which block an event concerns: records become events of the pending batch, blocks come into the live table and go.
+//!
+//! Where the other half of something is still in another ring, a record waits (its lane is parked), or is set aside: see [`super`].
+
+use super::columns::*;
+use super::{begin_chunk, commit, order};
+use crate::config::{CONFIG, FAST};
+use crate::kinds::{KINDS, replaces};
+use crate::lane::LANES;
+use crate::shelf::Shelf;
+use crate::table::{Inserted, Slot, TABLE};
+use crate::{lines, spool};
+use core::sync::atomic::Ordering::*;
+use memshim_format::live::{Entry, SEQ_MASK};
+use memshim_format::record::{self, op};
+use memshim_format::spool::*;
+
+/// Frees of unknown blocks, by address, that an allocation of the same usable size (kept as sequence number) read later may settle.
+static mut DEBTS: Shelf = Shelf::new();
+
+/// Blocks given out at an address whose block before was not yet seen to end: its free is in another ring, or went past us. A free takes
+/// the block in the table, the older one; then the younger takes its place.
+static mut YOUNGER: Shelf = Shelf::new();
+
+/// Addresses freed last (direct mapped). In a forked child a free of an unknown block is a debt only where
+/// the same address was freed shortly before: else it is a block of the parent's, and nothing will settle it.
+static mut RECENT: [u64; 4096] = [0; 4096];
+
+/// Starts anew.
+pub(super) fn reset() {
+    // SAFETY: one thread.
+    unsafe {
+        DEBTS.clear();
+        YOUNGER.clear();
+    }
+}
+
+/// Whether anything is set aside.
+pub(super) fn any_aside() -> bool {
+    // SAFETY: the lock is held.
+    unsafe { !DEBTS.is_empty() || !YOUNGER.is_empty() }
+}
+
+/// Takes one record over into the pending batch. False: it has to wait for other lanes.
+#[inline(always)]
+pub(super) unsafe fn take(i: u32, lane: *mut Lane, c: &mut Commit, words: *const u64, force: bool) -> bool {
+    // SAFETY: the record is whole; the lock is held.
+    unsafe {
+        let w = *words;
+        let o = record::op_of(w);
+        if o == op::FREE {
+            return take_free(i, lane, c, w, words, force);
+        }
+        if o < op::FREE {
+            return take_alloc(i, lane, c, w, words, force);
+        }
+        take_other(i, lane, c, w, words, force)
+    }
+}
+
+#[inline(always)]
+unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *const u64, force: bool) -> bool {
+    // SAFETY: the record is whole.
+    unsafe {
+        let addr3 = record::low_of(w);
+        let arg = record::arg_of(w);
+        let mut flags = (arg & 7) as u8;
+        let (size, usable) = if arg & record::WIDE != 0 {
+            (*words.add(1), *words.add(2))
+        } else {
+            let v = *words.add(1);
+            (v & 0xff_ffff_ffff, (v & 0xff_ffff_ffff) + (v >> 40))
+        };
+        let func = record::op_of(w) - op::ALLOC;
+        let pend = c.pend;
+        if pend.what == 0 {
+            flags &= !(record::REPLACES as u8);
+        }
+        let (n, raw) = KINDS.number(func, size, usable.wrapping_sub(size), flags);
+        if n == 0 {
+            (*lane).lost.fetch_add(1, Relaxed);
+            return true;
+        }
+        let entry = Entry::new(i, c.seq, usable);
+        let owed = !DEBTS.is_empty() && DEBTS.take(addr3, |d| d.low_seq() == usable & SEQ_MASK).is_some();
+        // Where it is owed it has ended already: it stands nowhere.
+        if !owed && !put_block(i, lane, c, addr3, entry, force) {
+            return false; // the free of the block before is in another ring
+        }
+        put_alloc(lane, c, n, raw.then_some((size, usable.wrapping_sub(size))));
+        c.seq += 1;
+        c.events += 1;
+        c.allocs += 1;
+        c.bytes += size;
+        c.live += usable as i64;
+        if replaces(flags) {
+            end_pending(lane, c);
+        }
+        if c.live > c.peak {
+            c.peak = c.live;
+        }
+        if owed {
+            settle(lane, c);
+        }
+    }
+    true
+}
+
+/// Puts a new block into the table, or beside it. False: another lies at its address, whose end may be in another ring.
+#[inline(always)]
+unsafe fn put_block(i: u32, lane: *mut Lane, c: &mut Commit, addr3: u64, entry: Entry, force: bool) -> bool {
+    // SAFETY: the lock is held.
+    unsafe {
+        match TABLE.insert(addr3, entry) {
+            Inserted::Yes => {
+                order::wake(addr3);
+                return true;
+            }
+            Inserted::Taken(slot) if LANES.load(Relaxed) == 1 || YOUNGER.is_full() => {
+                end_unseen(i, lane, c, addr3, slot);
+                if matches!(TABLE.insert(addr3, entry), Inserted::Yes) {
+                    return true;
+                }
+            }
+            Inserted::Taken(_) if force => {
+                YOUNGER.put(addr3, entry);
+                order::note_aside();
+                order::wake(addr3);
+                return true;
+            }
+            Inserted::Taken(_) => return false,
+            Inserted::NoMemory => {}
+        }
+        (*lane).lost.fetch_add(1, Relaxed);
+    }
+    true
+}
+
+/// A block's end went past us (a library bound to the C library directly, a lost record): it is seen when its address is given out
+/// again. Its free is written here; the usable size is not known, so live bytes by usable size keep it.
+#[cold]
+#[inline(never)]
+unsafe fn end_unseen(i: u32, lane: *mut Lane, c: &mut Commit, addr3: u64, slot: Slot) {
+    // SAFETY: the lock is held.
+    unsafe {
+        let e = TABLE.get(slot);
+        kill(addr3, slot, e);
+        put_block_free(i, lane, c, e);
+        not_a_call(c);
+        c.frees += 1;
+    }
+}
+
+/// An event of the batch that stands for no call of the program.
+unsafe fn not_a_call(c: &mut Commit) {
+    c.events += 1;
+    // SAFETY: the header is there; batches add all their events when they are written.
+    unsafe { (*spool::header()).recorded.fetch_sub(1, Relaxed) };
+}
+
+#[inline(always)]
+unsafe fn put_block_free(i: u32, lane: *mut Lane, c: &mut Commit, e: Entry) {
+    // SAFETY: the lock is held.
+    unsafe {
+        if e.lane() == i {
+            put_own_free(lane, c, e.seq(c.seq));
+        } else {
+            put_foreign_free(lane, c, e.lane(), foreign_seq(e));
+        }
+    }
+}
+
+/// Sequence number of a block of another lane than the one being read.
+unsafe fn foreign_seq(e: Entry) -> u64 {
+    // SAFETY: lanes of entries exist; the lock is held.
+    unsafe {
+        let owner = spool::lane(e.lane());
+        e.seq((*owner).commit[(*owner).which.load(Relaxed) as usize & 1].seq)
+    }
+}
+
+/// The old block of a realloc ends: its code follows the new block's (or stands alone).
+unsafe fn end_pending(lane: *mut Lane, c: &mut Commit) {
+    let p = c.pend;
+    c.pend = Pending::default();
+    // SAFETY: the lock is held.
+    unsafe {
+        match p.what {
+            1 => put_own_free(lane, c, p.seq),
+            2 => put_foreign_free(lane, c, p.lane, p.seq),
+            3 => put_unknown_free(lane, c, p.seq, p.usable),
+            _ => return,
+        }
+    }
+    c.frees += 1;
+    c.live -= p.usable as i64;
+}
+
+unsafe fn put_unknown_free(lane: *mut Lane, c: &mut Commit, addr3: u64, usable: u64) {
+    // SAFETY: the lock is held.
+    unsafe {
+        put_k(lane, c, 1);
+        put_x(lane, c, 0);
+        put_x(lane, c, addr3);
+        put_x(lane, c, usable);
+        (*spool::header()).unknown_frees.fetch_add(1, Relaxed);
+        let known = crate::init::inherited().is_none() || RECENT[addr3 as usize >> 1 & 4095] == addr3;
+        if !DEBTS.is_full() && LANES.load(Relaxed) > 1 && known {
+            DEBTS.put(addr3, Entry::new(0, usable, usable));
+            order::note_aside();
+        }
+    }
+}
+
+/// The block just allocated was ended by a free that was read before it and written as unknown.
+#[cold]
+#[inline(never)]
+unsafe fn settle(lane: *mut Lane, c: &mut Commit) {
+    // SAFETY: the lock is held.
+    unsafe {
+        put_k(lane, c, 2);
+        not_a_call(c);
+        (*spool::header()).unknown_frees.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Takes a block out of the table; until the chunk is committed, a reader of a dead process's spool finds it in the header.
+#[inline(always)]
+unsafe fn kill(addr3: u64, slot: Slot, e: Entry) {
+    // SAFETY: the lock is held. A chunk kills at most one block a record, so that there is room.
+    unsafe {
+        let h = spool::header();
+        let n = (*h).killed_len.load(Relaxed);
+        (*h).killed[n as usize % CHUNK] = Killed { addr3, entry: e.0 };
+        (*h).killed_len.store(n + 1, Release);
+        TABLE.take(slot);
+        if !YOUNGER.is_empty() {
+            promote(addr3);
+        }
+        order::wake(addr3);
+    }
+}
+
+/// The oldest of the younger blocks of an address takes its place in the table.
+#[cold]
+#[inline(never)]
+unsafe fn promote(addr3: u64) {
+    // SAFETY: the lock is held.
+    unsafe {
+        if let Some(e) = YOUNGER.take(addr3, |_| true) {
+            TABLE.insert(addr3, e);
+        }
+    }
+}
+
+/// All rings have been read to their ends. What could have settled a debt, or ended the older of two blocks of one address, was visible
+/// when that was found, and has been read: the debts are of unknown blocks, and the older blocks' ends went past us.
+pub(super) unsafe fn all_read() {
+    // SAFETY: the lock is held; lanes of entries exist.
+    unsafe {
+        DEBTS.clear();
+        while let Some((addr3, e)) = YOUNGER.any() {
+            let Some(slot) = TABLE.find(addr3) else {
+                promote(addr3);
+                continue;
+            };
+            let lane = spool::lane(e.lane());
+            let mut c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+            if room(&c) == 0 {
+                lines::flush_group();
+                c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+            }
+            begin_chunk(e.lane(), lane);
+            end_unseen(e.lane(), lane, &mut c, addr3, slot);
+            commit(lane, &c);
+        }
+    }
+}
+
+/// Usable size that a FREE or REALLOC_FREE record states.
+#[inline(always)]
+unsafe fn freed_usable(w: u64, words: *const u64) -> u64 {
+    let units = record::arg_of(w);
+    // SAFETY: units 0 has an argument word.
+    if units == 0 { unsafe { *words.add(1) } } else { units * 16 - 8 }
+}
+
+/// The block that a free of this address and usable size ends. A block of another size there is another one: this one's allocation, or the
+/// end of that one, is still in a ring.
+#[inline(always)]
+unsafe fn find_freed(addr3: u64, usable: u64) -> Option<Slot> {
+    // SAFETY: the lock is held.
+    unsafe {
+        let slot = TABLE.find(addr3)?;
+        if TABLE.get(slot).can_be(usable) || LANES.load(Relaxed) == 1 { Some(slot) } else { None }
+    }
+}
+
+#[inline(always)]
+unsafe fn take_free(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *const u64, force: bool) -> bool {
+    let addr3 = record::low_of(w);
+    // SAFETY: the lock is held.
+    unsafe {
+        let usable = freed_usable(w, words);
+        let Some(slot) = find_freed(addr3, usable) else {
+            if !YOUNGER.is_empty()
+                && let Some(e) = YOUNGER.take(addr3, |e| e.can_be(usable))
+            {
+                // Beside a block of another size, which came after it.
+                put_block_free(i, lane, c, e);
+                c.events += 1;
+                c.frees += 1;
+                c.live -= usable as i64;
+                return true;
+            }
+            return take_unknown_free(lane, c, addr3, usable, force);
+        };
+        let e = TABLE.get(slot);
+        kill(addr3, slot, e);
+        put_block_free(i, lane, c, e);
+        if LANES.load(Relaxed) > 1 {
+            RECENT[addr3 as usize >> 1 & 4095] = addr3;
+        }
+        c.events += 1;
+        c.frees += 1;
+        c.live -= freed_usable(w, words) as i64;
+    }
+    true
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn take_unknown_free(lane: *mut Lane, c: &mut Commit, addr3: u64, usable: u64, force: bool) -> bool {
+    if !force && LANES.load(Relaxed) > 1 {
+        return false;
+    }
+    // SAFETY: settings are read-only.
+    if unsafe { CONFIG.mode } == FAST {
+        return true; // of a block that was not recorded
+    }
+    // SAFETY: the lock is held.
+    unsafe { put_unknown_free(lane, c, addr3, usable) };
+    c.events += 1;
+    c.frees += 1;
+    c.live -= usable as i64;
+    true
+}
+
+#[inline(never)]
+unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *const u64, force: bool) -> bool {
+    // SAFETY: the record is whole; the lock is held.
+    unsafe {
+        let low = record::low_of(w);
+        match record::op_of(w) {
+            op::REALLOC_FREE => {
+                let usable = freed_usable(w, words);
+                let pend = match find_freed(low, usable) {
+                    Some(slot) => {
+                        let e = TABLE.get(slot);
+                        kill(low, slot, e);
+                        let (what, seq) = if e.lane() == i { (1, e.seq(c.seq)) } else { (2, foreign_seq(e)) };
+                        Pending { what, lane: e.lane(), seq, usable }
+                    }
+                    None if !force && LANES.load(Relaxed) > 1 => return false,
+                    None if CONFIG.mode == FAST => Pending::default(),
+                    None => Pending { what: 3, lane: 0, seq: low, usable },
+                };
+                // One was begun and left by a handler that jumped out: it ended its block, as far as one can tell.
+                finish_pending(lane, c);
+                c.pend = pend;
+            }
+            op::UNFREE => {
+                let p = c.pend;
+                c.pend = Pending::default();
+                if p.what == 1 || p.what == 2 {
+                    let e = Entry::new(if p.what == 1 { i } else { p.lane }, p.seq, p.usable);
+                    TABLE.insert(low, e);
+                    order::wake(low);
+                }
+            }
+            op::REALLOC_DONE => finish_pending(lane, c),
+            op::THREAD_START | op::THREAD_END => lines::thread(i, c.seq, w, words),
+            op::CHILD => lines::child(w, words),
+            _ => lines::map(i, w, words),
+        }
+    }
+    true
+}
+
+unsafe fn finish_pending(lane: *mut Lane, c: &mut Commit) {
+    if c.pend.what != 0 {
+        c.events += 1;
+        // SAFETY: the lock is held.
+        unsafe { end_pending(lane, c) };
+    }
+}

@@ -1,0 +1,109 @@
+//! Finding the records of a ring block.
+
+use crate::table::TABLE;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use memshim_format::live::KEY_BITS;
+use memshim_format::record::{self, op};
+use memshim_format::spool::*;
+
+/// Records of a chunk: byte offsets in their block. The search for them goes by cache lines, and writes one more.
+static mut OFFSETS: [u16; CHUNK + 9] = [0; CHUNK + 9];
+/// Chunks until the next one is looked at, and what the last one was found to be: see [`is_scattered`].
+static mut SCATTERED: (u32, bool) = (0, false);
+/// How far ahead of it the ring is fetched: another processor has written it.
+const AHEAD: usize = 512;
+
+/// Finds where up to [`CHUNK`] records begin, from byte `pos` of a block on, and brings their table lines nearer. The start of a record is
+/// told by its bit alone, which breaks the chain from each one's length to the next; whether one follows where the one before ends is for
+/// the caller to see.
+#[inline(always)]
+pub(super) unsafe fn scan(block: *mut Block, pos: usize) -> usize {
+    let base = block as *const u8;
+    let mut at = pos;
+    let mut n = 0;
+    // SAFETY: at stays within the block; the lock is held.
+    unsafe {
+        let offsets = (&raw mut OFFSETS).cast::<u16>();
+        while at < BLOCK {
+            // To the end of the cache line.
+            let end = (at | 63) + 1;
+            core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(base.wrapping_add(at + AHEAD).cast());
+            let mut any = 0;
+            while at < end {
+                let w = (*(base.add(at) as *const AtomicU64)).load(Acquire);
+                offsets.add(n).write(at as u16);
+                n += (w >> 63) as usize;
+                any |= w;
+                at += 8;
+            }
+            if any == 0 || n >= CHUNK {
+                break;
+            }
+        }
+        let n = n.min(CHUNK);
+        if TABLE.is_far() && is_scattered(base, n) {
+            for k in 0..n {
+                TABLE.prefetch_page(record::low_of(word(base, *offsets.add(k))));
+            }
+            for k in 0..n {
+                let w = word(base, *offsets.add(k));
+                if record::op_of(w) <= op::UNFREE {
+                    TABLE.prefetch_entry(record::low_of(w));
+                }
+            }
+        }
+        n
+    }
+}
+
+/// Whether the records of late concern blocks all over the place, so that asking for their lines beforehand pays. A chunk in eight is
+/// looked at, for how many pages it touches: to ask costs a third of a record's time, and a program that works on neighbours has most
+/// lines at hand.
+#[inline(always)]
+unsafe fn is_scattered(base: *const u8, n: usize) -> bool {
+    // SAFETY: the lock is held; the first n offsets are of words in the block.
+    unsafe {
+        let (turn, scattered) = SCATTERED;
+        if turn > 0 || n < CHUNK / 2 {
+            SCATTERED.0 = turn.saturating_sub(1);
+            return scattered;
+        }
+        let mut pages = 0u64;
+        for at in OFFSETS.iter().take(n) {
+            let page = record::low_of(word(base, *at)) >> KEY_BITS;
+            pages |= 1 << (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58);
+        }
+        SCATTERED = (7, pages.count_ones() as usize * 4 > n);
+        SCATTERED.1
+    }
+}
+
+/// The word at an offset of a block.
+#[inline(always)]
+unsafe fn word(base: *const u8, at: u16) -> u64 {
+    // SAFETY: offsets are of words in the block.
+    unsafe { base.add(at as usize).cast::<u64>().read() }
+}
+
+/// Whether record `k` of the chunk stands where the one before ends, and is no padding.
+#[inline(always)]
+pub(super) unsafe fn is_next(block: *mut Block, c: &Commit, k: usize) -> bool {
+    // SAFETY: offsets are of words in the block; the lock is held.
+    unsafe {
+        let at = OFFSETS[k % CHUNK];
+        let w = word(block as *const u8, at);
+        at as u32 == c.pos && record::op_of(w) != op::PAD && at as usize + record::words(w) * 8 <= BLOCK
+    }
+}
+
+pub(super) unsafe fn follows(block: *mut Block, pos: usize) -> bool {
+    let mut at = pos;
+    while at + 8 <= BLOCK {
+        // SAFETY: within the block.
+        if unsafe { (*((block as *const u8).add(at) as *const AtomicU64)).load(Relaxed) } != 0 {
+            return true;
+        }
+        at += 8;
+    }
+    false
+}
