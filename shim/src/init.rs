@@ -212,14 +212,13 @@ unsafe fn map_private() -> bool {
         ALIVE = p.add(HOTS_LEN).cast();
         SAMPLES = p.add(HOTS_LEN + 4096).cast();
         *ALIVE = 1;
-        if !wiped {
+        let f = real::default(b"__register_atfork");
+        if !f.is_null() {
+            let register: unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *const c_void) -> c_int =
+                core::mem::transmute(f);
             // A kernel before 4.14: forks through libc are told of, raw ones are not.
-            let f = real::default(b"__register_atfork");
-            if !f.is_null() {
-                let register: unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *const c_void) -> c_int =
-                    core::mem::transmute(f);
-                register(core::ptr::null(), core::ptr::null(), wipe as *const c_void, core::ptr::null());
-            }
+            let child = if wiped { core::ptr::null() } else { wipe as *const c_void };
+            register(writer::before_fork as *const c_void, writer::after_fork as *const c_void, child, core::ptr::null());
         }
         true
     }

@@ -41,6 +41,11 @@ pub static mut HOTS: *mut Hot = core::ptr::null_mut();
 /// States of lanes in private memory, so that looking for a free one touches few lines: 0 never used, 1 in use, 2 its thread is ending.
 pub static STATES: [AtomicU8; LANES_MAX] = [const { AtomicU8::new(0) }; LANES_MAX];
 
+/// Lanes whose threads live.
+pub fn in_use() -> usize {
+    STATES.iter().take(LANES.load(Acquire) as usize).filter(|s| s.load(Relaxed) == 1).count()
+}
+
 /// The recorded small blocks of fast mode: a byte a place, how many hash there, which every free looks at; and behind it the addresses
 /// themselves, in buckets of a cache line, which tell for sure. Wiped on fork, as the hot lines are.
 #[repr(C)]
@@ -182,6 +187,10 @@ pub unsafe fn on_alloc(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usiz
         }
         if (*hot).mode == FULL {
             push_alloc(hot, func, p, size, usable, flags);
+            // Memory of this size is not touched unseen.
+            if size >= 64 << 10 {
+                writer::come_back();
+            }
         } else {
             let left = (*hot).left - size as i64;
             (*hot).left = left;
@@ -216,6 +225,7 @@ unsafe fn chosen(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, usa
             (*hot).left = i64::MAX;
             return;
         }
+        writer::come_back();
         if size >= CONFIG.big {
             (*hot).left += size as i64; // the sampler is about the others
             push_alloc(hot, func, p, size, usable, flags);

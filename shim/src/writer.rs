@@ -4,12 +4,13 @@
 //! single-threaded in glibc's eyes (no atomic instructions in its malloc and stdio that were not there before), `pthread_exit` of
 //! the last thread still ends the process, and nothing of the program's stacks or TLS is shared. It blocks all signals and makes only
 //! system calls. What glibc does to all threads it knows (`setuid`) or the kernel refuses to several (`unshare`) is done without it:
-//! [`without`] ends it, makes the call, and starts it anew.
+//! [`without`] ends it, makes the call, and starts it anew. Over a fork of a program of one thread it is away a little longer: some count
+//! their threads right after (Python 3.12 warns of forks among several).
 
 use crate::config::CONFIG;
 use crate::spool::SPOOL;
 use crate::sys::{self, sys};
-use crate::{drain, lines, snapshot};
+use crate::{drain, lane, lines, snapshot};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -24,6 +25,9 @@ static FILLED: AtomicU32 = AtomicU32::new(0);
 static LAST_TICK: AtomicU64 = AtomicU64::new(0);
 static LAST_FLUSH: AtomicU64 = AtomicU64::new(0);
 static LAST_LOOK: AtomicU64 = AtomicU64::new(0);
+/// When it comes back after a fork; 0 when that is not awaited.
+static BACK_AT: AtomicU64 = AtomicU64::new(0);
+const AWAY_NS: u64 = 50_000_000;
 /// How often it looks whether the program's threads are all gone.
 const LOOK_NS: u64 = 100_000_000;
 static mut MEMORY: *mut u8 = core::ptr::null_mut();
@@ -51,6 +55,7 @@ pub fn is_current() -> bool {
 pub fn forget() {
     TID.store(0, Relaxed);
     STOP.store(0, Relaxed);
+    BACK_AT.store(0, Relaxed);
     FILLED.store(0, Relaxed);
     SLEEPING.store(0, Relaxed);
     LAST_TICK.store(sys::now(), Relaxed);
@@ -111,6 +116,7 @@ pub fn start() -> bool {
 
 /// Ends it and waits until it is gone, at most two seconds.
 pub fn stop() {
+    BACK_AT.store(0, Relaxed);
     let tid = TID.load(Acquire);
     if tid == 0 {
         return;
@@ -144,6 +150,41 @@ pub fn without<T>(call: impl FnOnce() -> T) -> T {
         sys::keep_errno(start);
     }
     r
+}
+
+/// What the C library calls before it forks.
+pub extern "C" fn before_fork() {
+    // SAFETY: settled at the start.
+    if (alive() || BACK_AT.load(Relaxed) != 0) && sys::getpid() == unsafe { SPOOL.pid } && lane::in_use() <= 1 {
+        stop();
+        BACK_AT.store(u64::MAX, Relaxed);
+    }
+}
+
+/// The same in the parent, when it has forked or could not.
+pub extern "C" fn after_fork() {
+    if BACK_AT.load(Relaxed) == u64::MAX {
+        BACK_AT.store(sys::now() + AWAY_NS, Relaxed);
+    }
+}
+
+/// Starts it when it has been away over a fork for long enough. Called where events are recorded, but not for each.
+#[inline(always)]
+pub fn come_back() {
+    if BACK_AT.load(Relaxed) != 0 {
+        come_back_if_due();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn come_back_if_due() {
+    let at = BACK_AT.load(Relaxed);
+    // SAFETY: settled at the start.
+    let own = sys::getpid() == unsafe { SPOOL.pid };
+    if own && sys::now() >= at && BACK_AT.compare_exchange(at, 0, AcqRel, Relaxed).is_ok() && !alive() {
+        sys::keep_errno(start);
+    }
 }
 
 extern "C" fn run() -> ! {
@@ -222,6 +263,7 @@ pub fn block_filled() {
     }
     // SAFETY: settings are read-only.
     let interval = unsafe { CONFIG.interval_ns };
+    come_back();
     if (n >= WAKE_AT || sys::now() >= LAST_TICK.load(Relaxed) + interval) && drain::try_lock(sys::gettid()) {
         work();
         drain::unlock();

@@ -20,6 +20,7 @@ const FAILED: *mut c_void = libc::MAP_FAILED;
 /// Whether map events are recorded: the thread is set up and the trace is written.
 #[inline]
 unsafe fn records(hot: *mut Hot) -> bool {
+    crate::writer::come_back();
     // SAFETY: hot is null or this thread's.
     !hot.is_null() && unsafe { (*hot).mode } != crate::config::COUNT
 }
