@@ -1,10 +1,11 @@
 //! One `ev` line: codes to events. An event becomes a *step*, its change of the live bytes.
 //!
-//! Identities are resolved here: own blocks at once, blocks of other lanes when the whole group has been read (they may be
-//! allocated further down in it). What order the steps of several lanes come in is not decided here (see `merge`).
+//! What a free ends is a number here; `endings` looks it up: own blocks when the batch has been read, blocks of other lanes when
+//! the whole group has been (they may be allocated further down in it). What order the steps of several lanes come in is not decided here (see `merge`).
 
+use super::endings::Ending;
 use super::kinds::{KindTable, UNKNOWN};
-use super::live::{KindId, LiveTable};
+use super::live::LiveTable;
 use crate::trace::column::Values;
 
 /// Changes of one event, by metric.
@@ -105,14 +106,6 @@ pub struct Totals {
     pub miscounted: u64,
 }
 
-/// A free of another lane's block, to be resolved when the group is complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Foreign {
-    pub step: usize,
-    pub owner: u32,
-    pub seq: u64,
-}
-
 /// Where another thread takes over the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handover {
@@ -142,7 +135,11 @@ pub struct Decode<'a> {
     pub kinds: &'a mut KindTable,
     pub totals: &'a mut Totals,
     pub steps: &'a mut Steps,
-    pub foreign: &'a mut Vec<Foreign>,
+    /// Frees of this lane's blocks, all of them allocated by the end of the batch.
+    pub own: &'a mut Vec<Ending>,
+    /// Frees of other lanes' blocks: those may be allocated further down in the group.
+    pub foreign: &'a mut Vec<Ending>,
+    pub number: u32,
     pub handed: &'a mut Vec<Handover>,
     pub x: &'a [u64],
     pub z: &'a [u64],
@@ -151,23 +148,6 @@ pub struct Decode<'a> {
     pub prev: u64,
     /// Number in the last entry of `x`, by owner modulo 8.
     pub last_of: [u64; 8],
-}
-
-/// What became of a block that a code ends.
-pub fn end_block(kind: KindId, kinds: &mut KindTable, totals: &mut Totals) -> Change {
-    totals.frees += 1;
-    if kind == 0 {
-        totals.unmatched += 1;
-        return Change::default();
-    }
-    let k = kinds.get_mut(kind);
-    k.frees += 1;
-    Change {
-        requested: -(k.size as i64),
-        usable: -(k.usable as i64),
-        selected: if k.selected { -(k.size as i64) } else { 0 },
-        selected_count: -(k.selected as i64),
-    }
 }
 
 impl Decode<'_> {
@@ -242,7 +222,8 @@ impl Decode<'_> {
         };
         self.prev = seq;
         self.totals.temporary += (seq == newest) as u64;
-        end_block(self.lane.table.take(seq), self.kinds, self.totals)
+        self.own.push(Ending { step: self.steps.len() as u32, owner: self.number, seq });
+        Change::default()
     }
 
     fn release_foreign(&mut self) -> Change {
@@ -260,7 +241,7 @@ impl Decode<'_> {
                 let owner = (*owner - 1) as u32;
                 let last = &mut self.last_of[owner as usize % 8];
                 *last = last.wrapping_add(memshim_format::v93::unzigzag(*delta) as u64);
-                self.foreign.push(Foreign { step: self.steps.len(), owner, seq: *last });
+                self.foreign.push(Ending { step: self.steps.len() as u32, owner, seq: *last });
                 Change::default()
             }
             _ => {

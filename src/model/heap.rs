@@ -3,7 +3,10 @@
 //! Within a group: every line's codes become steps as it is read (`batch`); when the group is complete, frees of other lanes'
 //! blocks are resolved, the steps put in order (`merge`) and played (`track`).
 
-use super::batch::{Decode, Foreign, Handover, LaneState, Steps, Totals, end_block};
+use std::cell::LazyCell;
+
+use super::batch::{Decode, Handover, LaneState, Steps, Totals};
+use super::endings::{self, Ending};
 use super::kinds::KindTable;
 use super::merge::{self, Window};
 use super::threads::ThreadBook;
@@ -20,7 +23,7 @@ struct Batch {
     lane: u32,
     steps: Steps,
     windows: Vec<Window>,
-    foreign: Vec<Foreign>,
+    foreign: Vec<Ending>,
     handed: Vec<Handover>,
     t1: u64,
 }
@@ -37,6 +40,8 @@ pub struct Heap {
     tick_ns: u64,
     group: Option<u64>,
     batches: Vec<Batch>,
+    /// Frees of own blocks in the batch that is being read.
+    own: Vec<Ending>,
     /// Batches whose memory can be used again.
     spare: Vec<Batch>,
     /// Group of each lane's last batch.
@@ -69,6 +74,7 @@ impl Heap {
             tick_ns: tick_ns.max(1),
             group: None,
             batches: Vec::new(),
+            own: Vec::new(),
             spare: Vec::new(),
             last: Vec::new(),
             doubled: 0,
@@ -144,7 +150,9 @@ impl Heap {
             kinds: &mut self.kinds,
             totals: &mut self.totals,
             steps: &mut batch.steps,
+            own: &mut self.own,
             foreign: &mut batch.foreign,
+            number: ev.lane,
             handed: &mut batch.handed,
             x: &x,
             z: &z,
@@ -156,6 +164,8 @@ impl Heap {
             Column::Text(text) => decode.run(memshim_format::v93::Decoder::new(text.as_bytes())),
             Column::Ints(all) => decode.run(all.iter().copied()),
         }
+        endings::resolve(&self.own, &mut self.lanes, &mut batch.steps, &mut self.kinds, &mut self.totals);
+        self.own.clear();
         self.totals.miscounted += (batch.steps.len() as u64 != ev.n) as u64;
         batch.windows = merge::windows(&t, self.tick_ns, batch.steps.len(), ev.t0, ev.t1);
         self.batches.push(batch);
@@ -168,14 +178,12 @@ impl Heap {
         }
         let mut batches = std::mem::take(&mut self.batches);
         for batch in &mut batches {
-            for f in batch.foreign.drain(..) {
-                let kind = self.lanes.get_mut(f.owner as usize).map_or(0, |owner| owner.table.take(f.seq));
-                batch.steps.add(f.step, end_block(kind, &mut self.kinds, &mut self.totals));
-            }
+            endings::resolve(&batch.foreign, &mut self.lanes, &mut batch.steps, &mut self.kinds, &mut self.totals);
+            batch.foreign.clear();
         }
         self.settled = (self.totals.settled_bytes, self.settled.1.max(self.totals.settled_bytes - self.settled.0));
         let windows: Vec<&[Window]> = batches.iter().map(|b| b.windows.as_slice()).collect();
-        let runs = merge::order(&windows);
+        let runs = LazyCell::new(|| merge::order(&windows));
         let end = batches.iter().map(|b| b.t1).max().unwrap_or(0);
         for b in &batches {
             let lane = &self.lanes[b.lane as usize];
@@ -184,7 +192,7 @@ impl Heap {
         let play = |track: &mut Track, changes: fn(&Steps) -> &[i64]| {
             let played: Vec<Played> =
                 batches.iter().map(|b| Played { lane: b.lane, windows: &b.windows, changes: changes(&b.steps) }).collect();
-            track.play(&played, &runs, end);
+            track.play(&played, end, || runs.as_slice());
         };
         play(&mut self.requested, |s| &s.requested);
         play(&mut self.usable, |s| &s.usable);

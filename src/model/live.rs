@@ -76,6 +76,16 @@ impl LiveTable {
         self.recent.push_back(Segment { live: 1, kinds: Some(kinds) });
     }
 
+    /// What kind block `seq` is, 0 where it is not live; brings what [`LiveTable::take`] will need into the cache.
+    #[inline]
+    pub fn look(&self, seq: u64) -> KindId {
+        let at = (seq >> SHIFT).wrapping_sub(self.first) as usize;
+        match self.recent.get(at) {
+            Some(Segment { kinds: Some(kinds), .. }) => kinds[seq as usize % SEGMENT],
+            _ => self.old.get(&seq).copied().unwrap_or(0),
+        }
+    }
+
     /// Ends block `seq` and says what kind it was; 0 where it is not live.
     #[inline]
     pub fn take(&mut self, seq: u64) -> KindId {

@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod counts;
+pub mod endings;
 pub mod heap;
 pub mod image;
 pub mod kinds;

@@ -45,10 +45,52 @@ impl Track {
         self.levels.get(lane as usize).copied().unwrap_or(0)
     }
 
-    /// Plays a group in the order given. `batches` as in the runs; `end` is the latest time in the group.
-    pub fn play(&mut self, batches: &[Played], runs: &[Run], end: u64) {
+    /// Plays a group. `end` is the latest time in it; `order` gives the order of its steps, `batches` as numbered in its runs: it is
+    /// asked for only where the peak may lie in this group.
+    pub fn play<'a>(&mut self, batches: &[Played], end: u64, order: impl FnOnce() -> &'a [Run]) {
+        let (mut most, mut sum) = (self.level, self.level);
+        for b in batches {
+            let (rise, change) = self.play_lane(b);
+            most = most.saturating_add(rise);
+            sum = sum.wrapping_add(change);
+        }
+        if let Some(sweep) = &mut self.sweep {
+            sweep.end_group(end);
+        }
+        if most > self.peak {
+            self.find_peak(batches, order());
+        }
+        self.level = sum;
+    }
+
+    /// A lane by itself: its highest level and its last, relative to where it was.
+    fn play_lane(&mut self, b: &Played) -> (i64, i64) {
+        let lane = b.lane as usize;
+        if self.levels.len() <= lane {
+            self.levels.resize(lane + 1, 0);
+        }
+        let before = self.levels[lane];
+        let (mut level, mut top) = (before, before);
+        for w in b.windows {
+            let (mut min, mut max) = (level, level);
+            for d in &b.changes[w.steps.clone()] {
+                level = level.wrapping_add(*d);
+                min = min.min(level);
+                max = max.max(level);
+            }
+            top = top.max(max);
+            if let Some(sweep) = &mut self.sweep {
+                sweep.add(Span { t0: w.t0, t1: w.t1, lane: b.lane, min, max, end: level });
+            }
+        }
+        self.levels[lane] = level;
+        (top.saturating_sub(before), level.wrapping_sub(before))
+    }
+
+    fn find_peak(&mut self, batches: &[Played], runs: &[Run]) {
+        let mut level = self.level;
         for run in runs {
-            let (mut level, mut top, mut at) = (self.level, i64::MIN, 0);
+            let (mut top, mut at) = (i64::MIN, 0);
             for (i, d) in batches[run.batch].changes[run.steps.clone()].iter().enumerate() {
                 level = level.wrapping_add(*d);
                 if level > top {
@@ -60,31 +102,6 @@ impl Track {
                 let n = run.steps.len().max(1) as u64;
                 self.peak_at = run.t0 + ((run.t1 - run.t0) as u128 * at as u128 / n as u128) as u64;
             }
-            self.level = level;
-        }
-        for b in batches {
-            let lane = b.lane as usize;
-            if self.levels.len() <= lane {
-                self.levels.resize(lane + 1, 0);
-            }
-            let mut level = self.levels[lane];
-            let Some(sweep) = &mut self.sweep else {
-                self.levels[lane] = b.changes.iter().fold(level, |sum, d| sum.wrapping_add(*d));
-                continue;
-            };
-            for w in b.windows {
-                let (mut min, mut max) = (level, level);
-                for d in &b.changes[w.steps.clone()] {
-                    level = level.wrapping_add(*d);
-                    min = min.min(level);
-                    max = max.max(level);
-                }
-                sweep.add(Span { t0: w.t0, t1: w.t1, lane: b.lane, min, max, end: level });
-            }
-            self.levels[lane] = level;
-        }
-        if let Some(sweep) = &mut self.sweep {
-            sweep.end_group(end);
         }
     }
 
