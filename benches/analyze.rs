@@ -3,7 +3,7 @@
 //! `-- 1500 5000000 threads`; a folder as a further argument keeps the traces there, for `/usr/bin/time -v memshim analyze`.
 //!
 //! Three synthetic traces, one lane each but for the last: `churn` (random sizes, live blocks, random victims), `bulk`
-//! (build up, tear down in order), `threads` (four lanes, a quarter of the frees by another lane).
+//! (build up, tear down in order), `threads` (four lanes, a quarter of the frees by another lane). And `maps`: the range tracker alone.
 
 #[path = "../tests/support/writer.rs"]
 #[allow(dead_code)]
@@ -11,6 +11,7 @@ mod writer;
 
 use memshim::analyze::{Options, analyze};
 use memshim::model::load::Progress;
+use memshim::model::maps::{MapEvent, MapTable};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -93,6 +94,19 @@ fn bulk(events: u64, sink: &mut Sink) {
     sink.flush(&mut w);
 }
 
+/// Maps and partial protections of 20,000 addresses again and again.
+fn maps() {
+    let began = Instant::now();
+    let mut table = MapTable::new(4096);
+    for i in 0..500_000u64 {
+        let addr = 0x7000_0000_0000 + ((i.wrapping_mul(0x9e37_79b9) % 20_000) << 20);
+        table.apply(&MapEvent::Mmap { t: i, addr, len: 1 << 18, prot: 3, flags: 0x22, kind: 0 });
+        table.apply(&MapEvent::Mprotect { t: i, addr, len: 4096, prot: 0 });
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!("maps     {:>11} events  {:>16.1} M events/s   {} B committed", 1_000_000, 1.0 / seconds, table.totals().anon.committed);
+}
+
 fn measure(name: &str, write: impl FnOnce(&mut Sink)) {
     let dir = tempfile::tempdir().unwrap();
     let kept = std::env::args().skip(1).find(|a| a.contains('/'));
@@ -138,4 +152,7 @@ fn main() {
     measure("churn", &|sink| churn(events, 1, most, sink));
     measure("bulk", &|sink| bulk(events, sink));
     measure("threads", &|sink| churn(events, 4, most, sink));
+    if wanted("maps") {
+        maps();
+    }
 }

@@ -56,10 +56,29 @@ fn json_has_the_contracts_keys() {
 }
 
 #[test]
+fn a_forked_childs_heap_at_its_peak_holds_what_it_inherited() {
+    let (header, rest) = TRACE.split_once('\n').unwrap();
+    let header = header.replace(r#""fns""#, r#""inherited":{"live":1048576,"blocks":9,"from":1},"fns""#);
+    let snap =
+        r#"{"type":"snap","t":1600000000,"why":"peak","rss":5242880,"hwm":5242880,"anon":2097152,"file":3145728,"live":-4096,"blocks":-1}"#;
+    // Without a word about the heap, as where the child only waits; then with its own balance, below zero by what it freed.
+    for (rest, wanted) in [(rest.to_owned(), 1 << 20), (format!("{snap}\n{rest}"), (1 << 20) - 4096)] {
+        with_trace(&format!("{header}\n{rest}"), |path| {
+            let v: serde_json::Value = serde_json::from_slice(&memshim(&["analyze", "--json", path]).stdout).unwrap();
+            let run = &v["runs"][0];
+            assert_eq!(run["rss"]["at_peak"]["heap"], wanted, "{rest}");
+            assert_eq!(run["samples"][0]["heap"], 1 << 20);
+            let text = String::from_utf8(memshim(&["analyze", path]).stdout).unwrap();
+            assert!(text.contains("those inherited at the fork too"), "{text}");
+        });
+    }
+}
+
+#[test]
 fn a_trace_that_cannot_be_read_is_exit_3_and_says_why() {
     let o = memshim(&["analyze", "/no/such/trace.jsonl"]);
     assert_eq!(o.status.code(), Some(3));
-    assert!(err(&o).contains("/no/such/trace.jsonl"), "{}", err(&o));
+    assert_eq!(err(&o), "memshim: /no/such/trace.jsonl: No such file or directory (os error 2)\n", "the cause once");
     with_trace("hello\n", |path| {
         let o = memshim(&["analyze", path]);
         assert_eq!(o.status.code(), Some(3));

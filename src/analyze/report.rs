@@ -297,7 +297,7 @@ pub struct AtPeak {
     pub shmem: Bytes,
     /// Not part of RSS.
     pub hugetlb: Bytes,
-    /// Live heap by usable size.
+    /// Live heap by usable size; in a forked child with what it inherited and has not freed.
     pub heap: Bytes,
     /// Anonymous maps of the program, committed (pages never touched are in it and not in RSS: then `unaccounted` is negative).
     pub maps_anon: Bytes,
@@ -331,7 +331,7 @@ pub struct Thread {
 pub struct Sample {
     pub t_s: f64,
     pub rss: Bytes,
-    /// Live heap, usable size.
+    /// Live heap, usable size, with what was inherited.
     pub heap: Bytes,
     /// Committed anonymous maps of the program.
     pub maps: Bytes,

@@ -36,6 +36,8 @@ pub struct Image {
     maps: MapFeed,
     timeline: Timeline,
     snapshots_max: usize,
+    /// Usable bytes that were live at the fork: the shim's own sums begin with the process.
+    inherited: i64,
     end: Ended,
 }
 
@@ -57,7 +59,7 @@ pub struct Ended {
     pub first_t: Option<Nanos>,
     pub last_t: Nanos,
     pub rss_peak: Option<Rss>,
-    /// Its live heap, where the snapshot said.
+    /// Its live heap, what was inherited included, where the snapshot said.
     pub rss_peak_heap: Option<Bytes>,
     pub rss_last: Option<Rss>,
     pub hwm: Bytes,
@@ -97,13 +99,18 @@ impl Image {
     /// Begins with its header.
     pub fn new(header: Header, interest: &Interest) -> Self {
         let inherited = header.inherited.as_ref().map_or(0, |i| i.live.clamp(-(1 << 48), 1 << 48));
+        let mut timeline = Timeline::new(header.mono_ns, interest.samples.max(2).next_multiple_of(2));
+        if inherited > 0 {
+            timeline.note(header.mono_ns, Series::Heap, Bytes::of_balance(inherited).0);
+        }
         Image {
             heap: Heap::new(header.tick_ns, inherited, &interest.sizes),
             counts: Counts::new(inherited),
             threads: ThreadBook::default(),
             maps: MapFeed::new(header.page),
-            timeline: Timeline::new(header.mono_ns, interest.samples.max(2).next_multiple_of(2)),
+            timeline,
             snapshots_max: interest.snapshots.max(3),
+            inherited,
             end: Ended { last_t: Nanos(header.mono_ns), ..Ended::default() },
             header,
         }
@@ -128,7 +135,7 @@ impl Image {
             Line::Calls(calls) => {
                 self.at(calls.t);
                 self.counts.read(&calls);
-                self.timeline.note(calls.t, Series::Heap, self.counts.live.max(0) as u64);
+                self.timeline.note(calls.t, Series::Heap, self.with_inherited(self.counts.live).0);
                 if self.header.mode != "full" {
                     for &(lane, allocs, bytes, _, live, hi) in &calls.lanes {
                         self.threads.counted(lane, allocs, bytes, live, hi);
@@ -213,7 +220,7 @@ impl Image {
             hugetlb: number("hugetlb"),
             stk: number("stk"),
         };
-        let heap = snap.get("live").and_then(Value::as_i64).map(Bytes::of_balance);
+        let heap = snap.get("live").and_then(Value::as_i64).map(|live| self.with_inherited(live));
         self.read_rss(rss, heap);
         for (key, keep) in [("self", &mut self.end.own_usage), ("children", &mut self.end.children_usage), ("own", &mut self.end.own)] {
             if let Some(v) = snap.get(key) {
@@ -227,6 +234,11 @@ impl Image {
         if self.end.snapshots.len() > 2 * self.snapshots_max {
             self.end.snapshots = thinned(std::mem::take(&mut self.end.snapshots), self.snapshots_max);
         }
+    }
+
+    /// The live heap, of a balance of this process alone.
+    fn with_inherited(&self, live: i64) -> Bytes {
+        Bytes::of_balance(live.saturating_add(self.inherited))
     }
 
     fn read_child(&mut self, child: Child) {

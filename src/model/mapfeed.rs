@@ -1,6 +1,8 @@
 //! Map rows of an image, put in order and fed to the range tracker.
 
-use super::maps::{MapCall, MapEvent, MapPeaks, MapTable, MapTotals, RegionHistory};
+use std::collections::BTreeMap;
+
+use super::maps::{MapCall, MapEvent, MapPeaks, MapTable, MapTotals, Part, RegionHistory, Remap};
 use super::tickets::Tickets;
 use super::timeline::{Series, Timeline};
 use crate::trace::maprow::{MapRow, MapWhat};
@@ -9,6 +11,8 @@ use crate::trace::maprow::{MapRow, MapWhat};
 pub struct MapFeed {
     tickets: Tickets,
     table: MapTable,
+    /// Those that have released and not mapped yet, by their second tickets.
+    remaps: BTreeMap<u64, Remapping>,
     unknown: u64,
 }
 
@@ -29,7 +33,7 @@ pub struct MapsEnd {
 impl MapFeed {
     /// `page`: the system's page size.
     pub fn new(page: u64) -> Self {
-        MapFeed { tickets: Tickets::default(), table: MapTable::new(page), unknown: 0 }
+        MapFeed { tickets: Tickets::default(), table: MapTable::new(page), remaps: BTreeMap::new(), unknown: 0 }
     }
 
     /// A row as it stands in the trace.
@@ -45,7 +49,25 @@ impl MapFeed {
     }
 
     fn apply(&mut self, row: MapRow, timeline: &mut Timeline) {
-        let Some((t, event)) = event_of(&row) else { return };
+        while let Some(first) = self.remaps.first_entry().filter(|e| *e.key() < row.n[0]) {
+            let (call, remap) = first.remove_entry();
+            self.note(remap.at(Part::Map(call)), timeline);
+        }
+        if row.what == MapWhat::Mremap {
+            let (call, remap) = (row.n[1], Remapping::of(&row));
+            // Where another call took effect before its second ticket, it has two turns.
+            if self.tickets.first().is_some_and(|next| next < call) {
+                self.note(remap.at(Part::Release(call)), timeline);
+                self.remaps.insert(call, remap);
+            } else {
+                self.note(remap.at(Part::Whole), timeline);
+            }
+        } else if let Some(event) = event_of(&row) {
+            self.note(event, timeline);
+        }
+    }
+
+    fn note(&mut self, (t, event): (u64, MapEvent), timeline: &mut Timeline) {
         self.table.apply(&event);
         timeline.note(t, Series::Maps, self.table.totals().anon.committed);
     }
@@ -54,6 +76,9 @@ impl MapFeed {
     pub fn finish(mut self, timeline: &mut Timeline) -> MapsEnd {
         while let Some(row) = self.tickets.next(true) {
             self.apply(row, timeline);
+        }
+        for (call, remap) in std::mem::take(&mut self.remaps) {
+            self.note(remap.at(Part::Map(call)), timeline);
         }
         MapsEnd {
             totals: self.table.totals(),
@@ -67,23 +92,35 @@ impl MapFeed {
     }
 }
 
-/// Time and event of a row. An mremap releases at its first ticket and maps at its second; here it does both at the first.
+/// An mremap and its time.
+#[derive(Clone, Copy)]
+struct Remapping(u64, Remap);
+
+impl Remapping {
+    /// tk0, tk1, t, lane, old, oldlen, new, newlen, flags
+    fn of(row: &MapRow) -> Self {
+        let [_, _, t, _, old, old_len, new, new_len, flags] = row.n;
+        Remapping(t, Remap { old, old_len, new, new_len, flags })
+    }
+
+    fn at(self, part: Part) -> (u64, MapEvent) {
+        let Remapping(t, remap) = self;
+        (t, MapEvent::Mremap { t, remap, part })
+    }
+}
+
+/// Time and event of a row, but for an mremap.
 fn event_of(row: &MapRow) -> Option<(u64, MapEvent)> {
-    let [_, t, _, a, b, c, d, e, f] = row.n;
+    let [_, t, _, a, b, c, d, e, _] = row.n;
     Some(match row.what {
         MapWhat::Mmap => (t, MapEvent::Mmap { t, addr: a, len: b, prot: c, flags: d, kind: e }),
         MapWhat::Munmap => (t, MapEvent::Munmap { t, addr: a, len: b }),
-        // tk0, tk1, t, lane, old, oldlen, new, newlen, flags
-        MapWhat::Mremap => {
-            let t = row.n[2];
-            (t, MapEvent::Mremap { t, old: b, old_len: c, new: d, new_len: e, flags: f })
-        }
         MapWhat::Mprotect => (t, MapEvent::Mprotect { t, addr: a, len: b, prot: c }),
         MapWhat::Madvise => (t, MapEvent::Madvise { t, addr: a, len: b, advice: c }),
         MapWhat::Brk => (t, MapEvent::Brk { t, old: a, new: b }),
         MapWhat::Shmat => (t, MapEvent::Shmat { t, addr: a, len: b }),
         MapWhat::Shmdt => (t, MapEvent::Shmdt { t, addr: a }),
-        MapWhat::Undo | MapWhat::Other => return None,
+        MapWhat::Mremap | MapWhat::Undo | MapWhat::Other => return None,
     })
 }
 
@@ -97,6 +134,28 @@ mod tests {
         let mut feed = MapFeed::new(4096);
         rows.into_iter().for_each(|row| feed.add(row, &mut timeline));
         feed.finish(&mut timeline)
+    }
+
+    #[test]
+    fn what_an_mremap_released_can_be_mapped_anew_before_it_has_mapped() {
+        // Two pages move from 65536 to 131072; another thread gets the released ones (tickets 2 … 4), then moves them in turn.
+        let end = feed(
+            r#"[["mmap",1,5,0,65536,8192,3,34,0],["mremap",2,5,9,0,65536,8192,131072,8192,1],["mmap",3,6,1,65536,8192,3,34,0],
+               ["mremap",4,6,9,1,65536,8192,262144,12288,1]]"#,
+        );
+        assert_eq!(end.totals.anon.committed, 8192 + 12288);
+        let calls: Vec<_> = end.calls.iter().map(|c| (c.len, c.maps, c.unmaps)).collect();
+        assert_eq!(calls, [(8192, 2, 0)], "what moves is still mapped");
+        assert_eq!(end.regions.iter().map(|r| r.end_bytes).sum::<u64>(), 8192 + 12288);
+
+        // A map shrunk in place whose end another thread gets; one grown in place into what another thread has just unmapped.
+        let end = feed(
+            r#"[["mmap",1,5,0,65536,8192,3,34,0],["mremap",2,4,9,0,65536,8192,65536,4096,0],["mmap",3,6,1,69632,4096,3,34,0],
+               ["mremap",5,7,9,0,65536,4096,65536,8192,0],["munmap",6,9,1,69632,4096]]"#,
+        );
+        assert_eq!(end.totals.anon.committed, 8192);
+        assert_eq!(end.peaks.anon.bytes, 8192);
+        assert_eq!(end.late, 0);
     }
 
     #[test]

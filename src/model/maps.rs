@@ -8,20 +8,22 @@ mod calls;
 mod kind;
 mod ranges;
 mod regions;
+mod remap;
 
 pub use calls::MapCall;
 pub use kind::MapKind;
 pub use regions::RegionHistory;
+pub use remap::{Part, Remap};
 
 use calls::{Calls, OriginId};
 use kind::Class;
 use ranges::{Piece, RangeMap};
 use regions::Regions;
+use std::collections::BTreeMap;
 
 const PROT_ANY: u64 = 0x7;
 const MAP_FIXED: u64 = 0x10;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
-const MREMAP_DONTUNMAP: u64 = 4;
 const MADV_DONTNEED: u64 = 4;
 const MADV_FREE: u64 = 8;
 const MADV_REMOVE: u64 = 9;
@@ -31,7 +33,7 @@ const MADV_REMOVE: u64 = 9;
 pub enum MapEvent {
     Mmap { t: u64, addr: u64, len: u64, prot: u64, flags: u64, kind: u64 },
     Munmap { t: u64, addr: u64, len: u64 },
-    Mremap { t: u64, old: u64, old_len: u64, new: u64, new_len: u64, flags: u64 },
+    Mremap { t: u64, remap: Remap, part: Part },
     Mprotect { t: u64, addr: u64, len: u64, prot: u64 },
     Madvise { t: u64, addr: u64, len: u64, advice: u64 },
     Brk { t: u64, old: u64, new: u64 },
@@ -134,6 +136,8 @@ pub struct MapTable {
     calls: Calls,
     regions: Regions,
     brk_base: Option<u64>,
+    /// Taken out by the first half of an mremap, to be put in by the second: by call.
+    under_way: BTreeMap<u64, Vec<Piece<Mapped>>>,
     /// Reused between events.
     pieces: Vec<Piece<Mapped>>,
 }
@@ -150,6 +154,7 @@ impl MapTable {
             calls: Calls::default(),
             regions: Regions::default(),
             brk_base: None,
+            under_way: BTreeMap::new(),
             pieces: Vec::new(),
         }
     }
@@ -164,13 +169,17 @@ impl MapTable {
             MapEvent::Shmat { addr, len, .. } => self.map(addr, len, true, false, MapKind::SysvShm),
             MapEvent::Munmap { addr, len, .. } => self.unmap(addr, self.end(addr, len)),
             MapEvent::Shmdt { addr, .. } => self.detach(addr),
-            MapEvent::Mremap { old, old_len, new, new_len, flags, .. } => self.remap(old, old_len, new, new_len, flags),
+            MapEvent::Mremap { remap, part, .. } => self.remap(remap, part),
             MapEvent::Mprotect { addr, len, prot, .. } => self.protect(addr, self.end(addr, len), prot & PROT_ANY != 0),
             MapEvent::Madvise { addr, len, advice, .. } => self.advise(addr, self.end(addr, len), advice),
             MapEvent::Brk { old, new, .. } => self.move_break(old, new),
         }
         self.calls.settle();
-        self.regions.settle(matches!(event, MapEvent::Mmap { .. } | MapEvent::Mremap { .. } | MapEvent::Shmat { .. }));
+        self.regions.settle(match event {
+            MapEvent::Mremap { part, .. } => part.completes(),
+            MapEvent::Mmap { .. } | MapEvent::Shmat { .. } => true,
+            _ => false,
+        });
         self.note_peaks(event.time());
     }
 
@@ -259,60 +268,6 @@ impl MapTable {
             end = p.end;
         }
         self.unmap(addr, end);
-    }
-
-    fn remap(&mut self, old: u64, old_len: u64, new: u64, new_len: u64, flags: u64) {
-        let (old_end, new_end) = (self.end(old, old_len), self.end(new, new_len));
-        if new >= new_end {
-            return;
-        }
-        if old_len == 0 || flags & MREMAP_DONTUNMAP != 0 {
-            self.copy(old, new, new_end);
-            return;
-        }
-        if new == old {
-            self.resize(old, old_end, new_end);
-            return;
-        }
-        let mut moved = Vec::new();
-        self.take(old, old_end, &mut moved);
-        self.unmap(new, new_end);
-        self.regions.moved(old, old_end, new, new_end);
-        self.put_moved(&moved, old, new, new_end);
-    }
-
-    /// Puts pieces that lay from `old` on at `new`; the last one fills up what is new.
-    fn put_moved(&mut self, moved: &[Piece<Mapped>], old: u64, new: u64, new_end: u64) {
-        for (i, p) in moved.iter().enumerate() {
-            let start = new.saturating_add(p.start - old);
-            let whole = new.saturating_add(p.end - old);
-            let end = if i + 1 == moved.len() { new_end } else { whole.min(new_end) };
-            if start < end {
-                self.add(start, end, p.value);
-            }
-        }
-    }
-
-    fn resize(&mut self, start: u64, old_end: u64, new_end: u64) {
-        if new_end <= old_end {
-            self.unmap(new_end, old_end);
-            return;
-        }
-        let last = self.ranges.overlapping(old_end.saturating_sub(1).max(start), old_end).next().map(|p| p.value);
-        self.unmap(old_end, new_end);
-        if let Some(value) = last {
-            self.regions.extended(old_end, new_end);
-            self.add(old_end, new_end, value);
-        }
-    }
-
-    /// The old range stays: a second view of shared memory (old length 0), or MREMAP_DONTUNMAP.
-    fn copy(&mut self, old: u64, new: u64, new_end: u64) {
-        let Some(first) = self.ranges.overlapping(old, old.saturating_add(1)).next() else { return };
-        let origin = self.calls.unlisted();
-        self.unmap(new, new_end);
-        self.regions.mapped(new, new_end, false);
-        self.add(new, new_end, Mapped { origin, ..first.value });
     }
 
     fn protect(&mut self, start: u64, end: u64, committed: bool) {

@@ -42,6 +42,11 @@ impl Tickets {
         }
     }
 
+    /// Ticket of the row that comes next.
+    pub fn first(&self) -> Option<u64> {
+        self.held.first_key_value().map(|(ticket, _)| *ticket)
+    }
+
     /// The next row that can be given out; with `all`, every one that is held.
     pub fn next(&mut self, all: bool) -> Option<MapRow> {
         if !all && self.held.len() <= HELD {

@@ -15,7 +15,8 @@ pub struct Member {
 /// An argument that can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{}: {source}", path.display())]
+    // The cause follows in the chain: whoever prints it prints that too.
+    #[error("{}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("{}: no trace in it (a trace's name ends in .jsonl or .jsonl.zst)", .0.display())]
     Empty(PathBuf),

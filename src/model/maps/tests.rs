@@ -18,7 +18,7 @@ fn munmap(addr: u64, len: u64) -> MapEvent {
 }
 
 fn mremap(old: u64, old_len: u64, new: u64, new_len: u64, flags: u64) -> MapEvent {
-    MapEvent::Mremap { t: 1, old, old_len, new, new_len, flags }
+    MapEvent::Mremap { t: 1, remap: Remap { old, old_len, new, new_len, flags }, part: Part::Whole }
 }
 
 fn after(events: impl IntoIterator<Item = MapEvent>) -> MapTable {
@@ -172,18 +172,6 @@ fn the_table_stays_small_when_mappings_come_and_go() {
     assert_eq!(t.regions_left_out(), 100_000 - 512);
 }
 
-#[test]
-#[ignore = "a measurement: cargo test --release -- --ignored --nocapture maps_speed"]
-fn maps_speed() {
-    let began = std::time::Instant::now();
-    let events = (0..500_000u64).flat_map(|i| {
-        let at = AT + (i.wrapping_mul(0x9E37_79B9) % 20_000) * (1 << 20);
-        [mmap(at, 1 << 18, RW, ANON, 0), MapEvent::Mprotect { t: i, addr: at, len: 4096, prot: NONE }]
-    });
-    let t = after(events);
-    println!("1e6 events in {:?}, {} B", began.elapsed(), t.totals().committed());
-}
-
 /// A page-by-page model: (kind, committed) of each of 64 pages.
 #[derive(Default)]
 struct Pages(std::collections::BTreeMap<u64, (u64, bool)>);
@@ -201,7 +189,7 @@ impl Pages {
             MapEvent::Mprotect { addr, len, prot, .. } => range(addr, len).for_each(|p| {
                 self.0.entry(p).and_modify(|v| v.1 = prot != 0);
             }),
-            MapEvent::Mremap { old, old_len, new, new_len, .. } => {
+            MapEvent::Mremap { remap: Remap { old, old_len, new, new_len, .. }, .. } => {
                 let (from, to) = (range(old, old_len), range(new, new_len));
                 let mut taken: Vec<Option<(u64, bool)>> = from.map(|p| self.0.remove(&p)).collect();
                 let last = taken.iter().flatten().next_back().copied();
@@ -253,15 +241,27 @@ fn any_event() -> impl Strategy<Value = MapEvent> {
     ]
 }
 
+/// An mremap as its two parts, one after the other.
+fn in_parts(e: &MapEvent) -> impl Iterator<Item = MapEvent> {
+    let parts = match *e {
+        MapEvent::Mremap { t, remap, .. } => [Part::Release(1), Part::Map(1)].map(|part| Some(MapEvent::Mremap { t, remap, part })),
+        other => [Some(other), None],
+    };
+    parts.into_iter().flatten()
+}
+
 proptest! {
     #[test]
     fn the_table_agrees_with_a_page_by_page_model(events in proptest::collection::vec(any_event(), 1..60)) {
         let mut table = MapTable::new(4096);
+        let mut halves = MapTable::new(4096);
         let mut pages = Pages::default();
         for e in &events {
             table.apply(e);
+            in_parts(e).for_each(|part| halves.apply(&part));
             pages.apply(e);
             let t = table.totals();
+            prop_assert_eq!(t, halves.totals());
             for (class, kinds) in [(t.anon, &[0, 6][..]), (t.file, &[2, 3]), (t.shared, &[1, 4, 5, 7]), (t.stack, &[8])] {
                 prop_assert_eq!(class.committed, pages.sum(kinds, true));
                 prop_assert_eq!(class.reserved, pages.sum(kinds, false));
@@ -272,6 +272,8 @@ proptest! {
         let end = AT + 200 * 4096;
         table.apply(&munmap(AT, end - AT));
         prop_assert!(table.calls().iter().all(|c| c.maps == c.unmaps), "{:?}", table.calls());
+        halves.apply(&munmap(AT, end - AT));
+        prop_assert_eq!(table.calls(), halves.calls());
         prop_assert_eq!(table.totals(), MapTotals::default());
     }
 
@@ -282,7 +284,10 @@ proptest! {
             table.apply(&match what {
                 0 => mmap(a, b, c, d, e % 12),
                 1 => munmap(a, b),
-                2 => mremap(a, b, c, d, e),
+                2 => {
+                    let part = [Part::Whole, Part::Release(d % 3), Part::Map(d % 3)][(c % 3) as usize];
+                    MapEvent::Mremap { t: 1, remap: Remap { old: a, old_len: b, new: c, new_len: d, flags: e }, part }
+                }
                 3 => MapEvent::Mprotect { t: e, addr: a, len: b, prot: c },
                 4 => MapEvent::Madvise { t: e, addr: a, len: b, advice: c % 10 },
                 5 => MapEvent::Brk { t: e, old: a, new: b },

@@ -27,7 +27,7 @@ fn resident(page: &mut Page, run: &Run) {
     let at = r.peak_at_s.filter(|_| sampled).map(|t| format!(" at {}", seconds(t))).unwrap_or_default();
     page.block("RESIDENT", [format!("peak {}{at}", iec(top))]);
     if let Some(p) = &r.at_peak {
-        page.block("", composition(p));
+        page.block("", composition(p, run.heap.inherited_bytes.0 > 0));
     }
     let first = run.samples.first().map(|s| s.rss.0);
     if let (Some(first), Some(last)) = (first, r.end_bytes) {
@@ -52,12 +52,12 @@ fn limits(page: &mut Page, run: &Run, peak: u64) {
 }
 
 /// The peak taken apart; adds up to the resident bytes at that moment.
-fn composition(p: &AtPeak) -> Vec<String> {
+fn composition(p: &AtPeak, forked: bool) -> Vec<String> {
     let mut t = Table::with_text_last();
     let share = |n: u64| percent(n as f64, p.rss.0 as f64);
     t.row([format!("at {}", seconds(p.t_s)), iec(p.rss.0), "100 %".into(), "resident, made of".into()]);
     let parts = [
-        ("heap", p.heap.0, "live blocks of malloc and its like"),
+        ("heap", p.heap.0, if forked { "live blocks, those inherited at the fork too" } else { "live blocks of malloc and its like" }),
         ("anon maps", p.maps_anon.0, "committed by the program's own mmap"),
         ("brk", p.brk.0, "moved by the program itself"),
         ("stack", p.stack.0, "of threads"),
