@@ -166,6 +166,125 @@ fn a_signal_sent_to_memshim_reaches_the_program_and_is_outlived() {
     }
 }
 
+/// Writes the number of each signal it gets, then after a while says how it was.
+const COUNTS_SIGNALS: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+static void note(int n) { char c = 'A' + n; write(1, &c, 1); }
+int main(void)
+{
+    int all[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGALRM};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) signal(all[i], note);
+    write(1, "ready\n", 6);
+    struct timespec end, t;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    do {
+        usleep(10000);
+        clock_gettime(CLOCK_MONOTONIC, &t);
+    } while (t.tv_sec * 10 + t.tv_nsec / 100000000 < end.tv_sec * 10 + end.tv_nsec / 100000000 + 12);
+    return 7;
+}
+"#;
+
+#[test]
+fn each_signal_reaches_the_program_once_whoever_it_was_sent_to() {
+    use std::io::Read as _;
+    let p = Place::new();
+    let source = p.path().join("count.c");
+    std::fs::write(&source, COUNTS_SIGNALS).unwrap();
+    assert!(Command::new("cc").arg("-o").arg(p.path().join("count")).arg(&source).status().unwrap().success());
+    let signals = ["INT", "TERM", "HUP", "QUIT", "TSTP", "USR1", "USR2", "ALRM"];
+    let wanted: String = [2u8, 15, 1, 3, 20, 10, 12, 14].iter().map(|n| (b'A' + n) as char).collect();
+    for to_group in [false, true] {
+        let mut c = p.memshim();
+        c.args(["run", "-q", "--", "./count"]).stdout(Stdio::piped()).process_group(0);
+        let mut child = c.spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let mut ready = [0; 6];
+        out.read_exact(&mut ready).unwrap();
+        let to = format!("{}{}", if to_group { "-" } else { "" }, child.id());
+        for signal in signals {
+            assert!(Command::new("kill").args(["-s", signal, "--", &to]).status().unwrap().success());
+            std::thread::sleep(Duration::from_millis(60));
+        }
+        let mut got = String::new();
+        out.read_to_string(&mut got).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(7));
+        assert_eq!(got, wanted, "to the group: {to_group}");
+    }
+}
+
+#[test]
+fn a_job_stops_and_goes_on_as_a_whole() {
+    let p = Place::new();
+    let mut child = p.memshim().args(["run", "-q", "--", "sleep", "5"]).process_group(0).spawn().unwrap();
+    let group = child.id() as i32;
+    let send = |signal: &str, to: String| {
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(Command::new("kill").args(["-s", signal, "--", &to]).status().unwrap().success());
+    };
+    let stopped = || states(group).iter().filter(|(name, state)| ["memshim", "sleep"].contains(&name.as_str()) && state == "T").count();
+    // As a terminal does, then as a batch system that knows the first process only.
+    for to in [format!("-{group}"), group.to_string()] {
+        send("TSTP", to.clone());
+        std::thread::sleep(Duration::from_millis(150));
+        assert_eq!(stopped(), 2, "{to}");
+        send("CONT", to.clone());
+        std::thread::sleep(Duration::from_millis(150));
+        assert_eq!(stopped(), 0, "{to}");
+    }
+    send("INT", format!("-{group}"));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn nothing_of_a_run_outlives_it() {
+    let p = Place::new();
+    let mut c = p.memshim();
+    c.args(["run", "-q", "--", "sleep", "0.3"]).process_group(0);
+    let mut child = c.spawn().unwrap();
+    let group = child.id() as i32;
+    std::thread::sleep(Duration::from_millis(150));
+    assert_eq!(
+        members(group),
+        ["memshim", "memshim-group", "sleep"],
+        "memshim, the program, and one that sees whether a signal went to the group"
+    );
+    child.wait().unwrap();
+    assert!(members(group).is_empty());
+
+    // Killed itself, it takes the bystander along and leaves the program alone.
+    let mut child = p.memshim().args(["run", "-q", "--", "sleep", "1.2"]).process_group(0).spawn().unwrap();
+    let group = child.id() as i32;
+    std::thread::sleep(Duration::from_millis(150));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(members(group), ["sleep"]);
+}
+
+/// Names of the living processes of a group.
+fn members(group: i32) -> Vec<String> {
+    let mut all: Vec<String> = states(group).into_iter().filter(|(_, state)| state != "Z").map(|(name, _)| name).collect();
+    all.sort();
+    all
+}
+
+/// Names and states of a group's processes.
+fn states(group: i32) -> Vec<(String, String)> {
+    let stats = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|e| std::fs::read_to_string(e.path().join("stat")).ok());
+    let of_group = stats.filter_map(|s| {
+        let (name, rest) = s.split_once('(')?.1.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        let (state, pgrp) = (fields.next()?, fields.nth(1)?);
+        (pgrp == group.to_string()).then(|| (name.to_owned(), state.to_owned()))
+    });
+    of_group.collect()
+}
+
 #[test]
 fn why_there_is_no_trace_is_said() {
     let p = Place::new();

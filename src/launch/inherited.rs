@@ -1,7 +1,7 @@
 //! What this process was handed before the Rust runtime touched it.
 //!
 //! The runtime ignores SIGPIPE and opens /dev/null on closed descriptors 0..2 before `main`; a target must get what *our* parent
-//! gave us, so both are noted by a constructor that runs before the runtime does. One of the two places of the command with `unsafe`.
+//! gave us, so both are noted by a constructor that runs before the runtime does. One of the places of the command with `unsafe`.
 #![allow(unsafe_code)]
 
 use nix::libc;

@@ -3,6 +3,7 @@
 //! The promise: a target started here sees the descriptors, signal dispositions, process group, terminal and environment it would
 //! have had from its real parent, plus `LD_PRELOAD` and the `MEMSHIM_*` variables. Not for: reading traces (`trace`), text (`cli`, `output`).
 
+pub mod bystander;
 pub mod cgroup;
 pub mod elf;
 pub mod inherited;
@@ -14,5 +15,6 @@ pub mod preload;
 pub mod proc;
 pub mod signals;
 pub mod spawn;
+pub mod stop;
 pub mod target;
 pub mod watch;

@@ -40,8 +40,17 @@ pub fn status_bytes(text: &str, key: &str) -> Option<u64> {
 
 /// Bit n−1 set: signal n is ignored by this process.
 pub fn ignored_signals() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    signal_mask("self", "SigIgn:")
+}
+
+/// Bit n−1 set: signal n was sent to process `pid` and waits to be taken.
+pub fn pending_signals(pid: i32) -> u64 {
+    signal_mask(&pid.to_string(), "ShdPnd:")
+}
+
+fn signal_mask(process: &str, key: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix(key));
     line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
 }
 

@@ -1,8 +1,8 @@
 //! Signals while a target runs: this process outlives them, and hands on those that were meant for the target.
 //!
-//! The target shares our process group, so what a terminal sends (Ctrl-C) reaches it anyway; such signals come from the kernel and
-//! are not handed on. What a process sent may have gone to us alone (`kill PID`) or to the group: that can't be told apart, so it is
-//! handed on after a short wait if the target still lives, which for the usual fatal signal comes to the same.
+//! The target shares our process group, so what a terminal (Ctrl-C) or `kill -PGID` sends reaches it anyway and is not handed on;
+//! what was sent to us alone (`kill PID`, a batch system that signals the first process only) is. Which of the two it was a
+//! [`Bystander`](super::bystander::Bystander) knows. Where there is none, what the kernel sent counts as the group's.
 //! A signal we were started with ignored (`nohup`, a background job of a script) stays ignored, for us and for the target.
 
 use super::proc;
@@ -13,20 +13,18 @@ use signal_hook::low_level::siginfo::Cause;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// How long a signal from a process waits before it is handed on.
+/// How long a signal waits before it is handed on: some batch systems signal one process of a job after the other.
 pub const HAND_ON_AFTER: Duration = Duration::from_millis(10);
 
-const OURS_TO_OUTLIVE: [i32; 8] =
-    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGCONT, libc::SIGALRM];
+const OURS_TO_OUTLIVE: [i32; 9] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGCONT, libc::SIGALRM];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
     /// A child changed state.
     Child,
-    /// To be handed on to the target.
-    ForTarget(i32),
-    /// The target got it as well.
-    Group(i32),
+    /// Meant for the target, who may have got it as well.
+    Signal { number: i32, from_kernel: bool },
 }
 
 /// The handlers, installed before the target starts, so that no instant is left in which a signal kills us alone.
@@ -45,12 +43,10 @@ impl Signals {
         let Signals(mut signals) = self;
         std::thread::spawn(move || {
             for origin in signals.forever() {
-                let heard = match (origin.signal, origin.cause) {
-                    (libc::SIGCHLD, _) => Heard::Child,
-                    // Only a timer set before we were exec'd (`alarm; exec`) sends this, and it has our pid.
-                    (libc::SIGALRM, _) => Heard::ForTarget(libc::SIGALRM),
-                    (s, Cause::Kernel) => Heard::Group(s),
-                    (s, _) => Heard::ForTarget(s),
+                let heard = match origin.signal {
+                    libc::SIGCHLD => Heard::Child,
+                    // A timer set before we were exec'd (`alarm; exec`) has our pid: that one is no group's.
+                    number => Heard::Signal { number, from_kernel: origin.cause == Cause::Kernel && number != libc::SIGALRM },
                 };
                 if tx.send(heard).is_err() {
                     return;

@@ -1,7 +1,7 @@
 //! Starting the target with exactly the environment asked for.
 //!
 //! `std::process::Command` sorts the environment and resets SIGPIPE; here the last thing in the child is our own `execvpe` with
-//! the variables in their old order. The other place of the command with `unsafe` (a `pre_exec` closure).
+//! the variables in their old order. One of the places of the command with `unsafe` (a `pre_exec` closure).
 #![allow(unsafe_code)]
 
 use super::inherited;

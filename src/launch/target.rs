@@ -1,5 +1,6 @@
 //! One target from start to end: spawn, watch, find its trace, write what was seen from outside.
 
+use super::bystander::Bystander;
 use super::cgroup::{Cgroup, Reading};
 use super::elf::Program;
 use super::pattern::{self, Names};
@@ -73,12 +74,14 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
 
     let cgroup = Cgroup::of("self");
     let before = cgroup.as_ref().map(Cgroup::read).unwrap_or_default();
+    // Reaped at the very end: what was waited for counts in our rusage.
+    let mut bystander = Bystander::start();
     let signals = Signals::install().map_err(StartError::Signals)?;
     let began = outside::monotonic_ns();
     let mut child = spawn::spawn(&plan.argv, &env).map_err(|e| start_error(&plan.argv, &env, e))?;
     let pid = child.id() as i32;
     let mut start_ticks = None;
-    let seen = watch::until_end(&mut child, || {
+    let seen = watch::until_end(&mut child, bystander.as_mut(), || {
         start_ticks = proc::stat(pid).map(|s| s.start_ticks);
         signals.listen()
     });

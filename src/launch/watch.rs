@@ -4,9 +4,12 @@
 //! elapsed time, at most every 100 ms. `ru_maxrss` of a waited child is kept apart: it covers our own image between fork and exec
 //! and the child's waited children, so it is an upper bound (427 MB were shown for a compiler that used 165).
 
+use super::bystander::Bystander;
 use super::proc::{self, status_bytes};
 use super::signals::{HAND_ON_AFTER, Heard};
-use nix::sys::signal::{Signal, kill, raise};
+use super::stop;
+use nix::libc;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
@@ -57,13 +60,14 @@ pub struct Seen {
 }
 
 /// Watches `child` until it has ended and reaps it. The first look comes before `listen`: a short program is over soon.
-pub fn until_end(child: &mut Child, listen: impl FnOnce() -> Receiver<Heard>) -> Seen {
+pub fn until_end(child: &mut Child, bystander: Option<&mut Bystander>, listen: impl FnOnce() -> Receiver<Heard>) -> Seen {
     let pid = child.id() as i32;
     let began = Instant::now();
     let mut hwm = HighWater::open(pid);
     hwm.sample();
     let heard = listen();
-    let mut forward = Forward { pid, due: BTreeMap::new() };
+    let mut forward = Forward { pid, bystander, due: BTreeMap::new() };
+    let mut stop = Stop::default();
     let mut children_hwm = None;
     let mut looked_at_children = began;
     loop {
@@ -77,9 +81,13 @@ pub fn until_end(child: &mut Child, listen: impl FnOnce() -> Receiver<Heard>) ->
         }
         let pause = (began.elapsed() / 10).clamp(SHORTEST_POLL, LONGEST_POLL);
         match heard.recv_timeout(forward.until_due().map_or(pause, |d| d.min(pause))) {
-            Ok(Heard::Child) => stop_with(pid),
-            Ok(Heard::ForTarget(signal)) => forward.note(signal),
-            Ok(Heard::Group(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Heard::Child) => stop.look(pid, &mut forward),
+            Ok(Heard::Signal { number, from_kernel }) => {
+                forward.note(number, from_kernel);
+                stop.note(number);
+                stop.look(pid, &mut forward);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(pause),
         }
         forward.send_due();
@@ -130,29 +138,68 @@ fn ended(child: &mut Child) -> Option<Ended> {
     }
 }
 
-/// Where the target stopped itself at a terminal, we stop too, so that the shell sees a stopped job; continued, we continue it. Without a
-/// terminal in the foreground we stay: nobody would continue us.
-fn stop_with(pid: i32) {
-    let target_stopped = || proc::stat(pid).is_some_and(|s| s.state == 'T');
-    let foreground = || proc::stat(std::process::id() as i32).is_some_and(|s| s.tpgid == s.pgrp);
-    let told = waitid(Id::Pid(Pid::from_raw(pid)), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG);
-    if matches!(told, Ok(WaitStatus::Stopped(..))) && target_stopped() && foreground() {
-        let _ = raise(Signal::SIGSTOP);
-        if target_stopped() {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
+/// Where the target stopped at a terminal, or we were told to stop as well, we stop too, so that the shell sees a stopped job; continued,
+/// we continue it. Else we stay: nobody would continue us.
+#[derive(Default)]
+struct Stop {
+    told: bool,
+    /// What the target stopped of, if it has.
+    target: Option<Signal>,
+}
+
+impl Stop {
+    fn note(&mut self, signal: i32) {
+        self.told = (self.told || signal == libc::SIGTSTP) && signal != libc::SIGCONT;
+    }
+
+    /// To be called when either may have changed, in whichever order they become known.
+    fn look(&mut self, pid: i32, forward: &mut Forward) {
+        let target_stopped = || proc::stat(pid).is_some_and(|s| s.state == 'T');
+        let foreground = || proc::stat(std::process::id() as i32).is_some_and(|s| s.tpgid == s.pgrp);
+        if let Ok(WaitStatus::Stopped(_, signal)) = waitid(Id::Pid(Pid::from_raw(pid)), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG) {
+            self.target = Some(signal);
+        }
+        if !target_stopped() {
+            self.target = None;
+        }
+        if let Some(signal) = self.target.filter(|_| self.told || foreground()) {
+            *self = Stop::default();
+            forward.stopped();
+            stop::like(signal);
+            if target_stopped() {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
+            }
         }
     }
 }
 
-/// Signals to be handed on, each with the time at which that is due.
-struct Forward {
+/// Signals that may have to be handed on, each with the time at which that is due.
+struct Forward<'a> {
     pid: i32,
+    bystander: Option<&'a mut Bystander>,
     due: BTreeMap<i32, Instant>,
 }
 
-impl Forward {
-    fn note(&mut self, signal: i32) {
-        self.due.entry(signal).or_insert_with(|| Instant::now() + HAND_ON_AFTER);
+impl Forward<'_> {
+    fn note(&mut self, signal: i32, from_kernel: bool) {
+        // As in the kernel, each of the two takes the other back, with the bystander too.
+        match signal {
+            libc::SIGCONT => self.due.remove(&libc::SIGTSTP),
+            libc::SIGTSTP => self.due.remove(&libc::SIGCONT),
+            _ => None,
+        };
+        if self.bystander.is_some() || !from_kernel {
+            self.due.entry(signal).or_insert_with(|| Instant::now() + HAND_ON_AFTER);
+        }
+    }
+
+    /// The target has stopped: what told us to stop needs no handing on, and would not be pending any more once we are continued.
+    fn stopped(&mut self) {
+        if self.due.remove(&libc::SIGTSTP).is_some()
+            && let Some(bystander) = &mut self.bystander
+        {
+            bystander.got(libc::SIGTSTP);
+        }
     }
 
     fn until_due(&self) -> Option<Duration> {
@@ -162,13 +209,17 @@ impl Forward {
     fn send_due(&mut self) {
         let now = Instant::now();
         let pid = self.pid;
+        let bystander = &mut self.bystander;
         self.due.retain(|&signal, &mut at| {
             if at > now {
                 return true;
             }
-            let stopped = proc::stat(pid).is_some_and(|s| s.state == 'T');
+            let groups = bystander.as_mut().is_some_and(|b| b.got(signal));
+            // Who has been continued already needs no signal for it.
+            let idle = signal == libc::SIGCONT && proc::stat(pid).is_some_and(|s| s.state != 'T');
             if let Ok(signal) = Signal::try_from(signal)
-                && (signal != Signal::SIGCONT || stopped)
+                && !groups
+                && !idle
             {
                 let _ = kill(Pid::from_raw(pid), signal);
             }
@@ -185,7 +236,7 @@ mod tests {
     fn run(script: &str) -> Seen {
         let mut child = Command::new("/bin/sh").args(["-c", script]).spawn().unwrap();
         let (_tx, rx) = std::sync::mpsc::channel();
-        until_end(&mut child, || rx)
+        until_end(&mut child, None, || rx)
     }
 
     #[test]
