@@ -6,7 +6,7 @@
 //! - [`output`]: the report as text or JSON.
 //! - [`cli`], [`launch`]: the command line, and running a target from outside.
 
-#![deny(unsafe_code)] // the exceptions, `launch::{bystander, inherited, spawn, stop}`, say why
+#![deny(unsafe_code)] // the exceptions, `launch::{bystander, capabilities, inherited, spawn, stop}`, say why
 
 pub mod analyze;
 pub mod cli;

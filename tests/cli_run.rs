@@ -302,6 +302,26 @@ fn why_there_is_no_trace_is_said() {
 }
 
 #[test]
+fn a_limit_on_file_sizes_costs_the_view_from_outside_and_nothing_else() {
+    let p = Place::new();
+    let memshim = assert_cmd::cargo::cargo_bin!("memshim");
+    let shell = |script: String| {
+        let mut c = Command::new("/bin/sh");
+        c.args(["-c", &script]).current_dir(p.path()).env("MEMSHIM_SHIM", p.path().join("libmemshim.so")).output().unwrap()
+    };
+    // The trace is at its limit already when the program ends: the pipe keeps the limit from the output.
+    let grow = "head -c 2000 /dev/zero >> t.jsonl; exit 5";
+    let o = shell(format!("ulimit -f 4; {} run -o t.jsonl -- /bin/sh -c '{grow}' 2>&1 | cat", memshim.display()));
+    let said = String::from_utf8_lossy(&o.stdout).into_owned();
+    assert!(said.contains("could not add to t.jsonl") && said.contains("File too large"), "{said}");
+    let o = shell(format!("ulimit -f 4; {} doctor 2>&1 | cat", memshim.display()));
+    assert!(String::from_utf8_lossy(&o.stdout).contains("file size (ulimit -f)"), "{o:?}");
+    // What the program sees of the signal is what it would have seen.
+    let (bare, under) = p.both("grep -E '^Sig(Ign|Cgt)' /proc/self/status", |_| {});
+    assert_eq!(bare, under);
+}
+
+#[test]
 fn the_default_name_has_the_rank() {
     let p = Place::new();
     p.memshim().env("PMIX_RANK", "3").args(["run", "-q", "--", "true"]).status().unwrap();

@@ -3,8 +3,8 @@
 use super::{exit, value};
 use crate::analyze::{self, Options};
 use crate::model::load::Progress;
-use crate::output::json;
 use crate::output::text::{self, Style};
+use crate::output::{json, screen};
 use anstream::{AutoStream, ColorChoice};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -25,7 +25,6 @@ EXIT STATUS 0 done, 2 usage, 3 a trace cannot be read.";
 
 const FIRST_SHOWN_AFTER: Duration = Duration::from_secs(1);
 const REDRAWN_EVERY: Duration = Duration::from_millis(100);
-const DEFAULT_WIDTH: usize = 100;
 
 /// Say how much memory a program needed, when, of which class, and who held it
 #[derive(Args)]
@@ -67,7 +66,7 @@ impl Analyze {
             let choice = if self.no_color { ColorChoice::Never } else { ColorChoice::Auto };
             let unicode = utf8_locale(&|n| std::env::var(n).ok());
             let traces = self.traces.iter().map(|t| t.display().to_string()).collect();
-            let style = Style { width: width(), unicode, pid: self.pid, traces };
+            let style = Style { width: screen::width(), unicode, pid: self.pid, traces };
             let mut out = AutoStream::new(io::stdout(), choice);
             out.write_all(text::render(&report, &style).as_bytes())?;
             out.flush()?;
@@ -111,11 +110,6 @@ fn bar(traces: &[PathBuf]) -> ProgressBar {
     } else {
         ProgressBar::new_spinner().with_style(style("{spinner} reading {bytes} {bytes_per_sec}"))
     }
-}
-
-fn width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
-    columns.or_else(|| terminal_size::terminal_size().map(|(w, _)| usize::from(w.0))).unwrap_or(DEFAULT_WIDTH)
 }
 
 /// As the C library decides: the first of these that is set and not empty.

@@ -6,6 +6,7 @@ mod env;
 mod run;
 mod value;
 
+use crate::launch::proc;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ enum Verb {
 
 /// Parses and does what was asked. The one place that prints an error.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    file_size_limits_are_errors();
     let args = with_default_verb(args.into_iter().collect());
     let for_run = args.get(1).is_some_and(|a| a == "run");
     let cli = match Cli::try_parse_from(&args) {
@@ -71,6 +73,15 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         failed
     });
     ExitCode::from(code)
+}
+
+/// Under `ulimit -f` a write beyond the limit would end this process by SIGXFSZ. A handler, unlike an ignored signal, is not handed on to
+/// a target; one that was ignored stays so.
+fn file_size_limits_are_errors() {
+    use nix::libc::SIGXFSZ;
+    if proc::ignored_signals() & (1 << (SIGXFSZ - 1)) == 0 {
+        let _ = signal_hook::flag::register(SIGXFSZ, Default::default());
+    }
 }
 
 /// A bare `memshim -- cmd` is `memshim run -- cmd`.

@@ -1,6 +1,8 @@
 //! What kind of program a file is, as far as that decides whether a preloaded library can see into it.
 
+use super::capabilities;
 use nix::libc;
+use nix::sys::statvfs::{FsFlags, statvfs};
 use object::elf;
 use object::read::elf::{Dyn, ElfFile, FileHeader, ProgramHeader};
 use object::{Architecture, Endianness, Object, ObjectSymbol, ReadCache, ReadRef};
@@ -57,13 +59,17 @@ impl Program {
     pub fn obstacle(&self) -> Option<String> {
         let file = self.chain.last()?.display().to_string();
         if let Some(why) = self.privileged {
-            return Some(format!("{file} is {why}: the loader ignores LD_PRELOAD there"));
+            return Some(format!("{file} {why}: the loader ignores LD_PRELOAD there; run it as its owner, or a copy without that right"));
         }
         match &self.image {
-            Image::Static => Some(format!("{file} is statically linked: nothing reads LD_PRELOAD there")),
-            Image::Foreign(what) => Some(format!("{file} is {what}; libmemshim.so here is {}", std::env::consts::ARCH)),
+            Image::Static => {
+                Some(format!("{file} is statically linked: nothing reads LD_PRELOAD there; link it dynamically to see its heap"))
+            }
+            Image::Foreign(what) => {
+                Some(format!("{file} is {what}; libmemshim.so here is {}: take a program of that machine", std::env::consts::ARCH))
+            }
             Image::Dynamic { loader, .. } if loader.contains("ld-musl") => {
-                Some(format!("{file} runs under musl ({loader}); libmemshim.so needs glibc"))
+                Some(format!("{file} runs under musl ({loader}) and would not start with libmemshim.so, which needs glibc; leave it out"))
             }
             Image::NotElf => Some(format!("{file} is not an ELF program")),
             Image::Unreadable(why) => Some(format!("{file}: {why}")),
@@ -89,15 +95,21 @@ fn script_interpreter(path: &Path) -> Option<PathBuf> {
 
 fn privileged(path: &Path) -> Option<&'static str> {
     let meta = path.metadata().ok()?;
+    // Where such rights are not given at all, nothing changes hands and the library is loaded.
+    let mounted = statvfs(path).is_ok_and(|s| s.flags().contains(FsFlags::ST_NOSUID));
+    if mounted || super::proc::no_new_privileges() {
+        return None;
+    }
     let (user, group) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
     // The loader turns "secure" only where an id really changes.
     if meta.mode() & libc::S_ISUID != 0 && meta.uid() != user {
-        return Some("set-user-id");
+        return Some("is set-user-id");
     }
     if meta.mode() & libc::S_ISGID != 0 && meta.gid() != group {
-        return Some("set-group-id");
+        return Some("is set-group-id");
     }
-    None
+    // Root has them all already, and to it the loader stays ordinary.
+    (user != 0 && capabilities::are_given_by(path)).then_some("has file capabilities")
 }
 
 fn look_at(path: &Path) -> Image {

@@ -48,6 +48,11 @@ pub fn pending_signals(pid: i32) -> u64 {
     signal_mask(&pid.to_string(), "ShdPnd:")
 }
 
+/// Whether programs that this process starts get no rights by their set-id bits or file capabilities.
+pub fn no_new_privileges() -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|s| s.lines().any(|l| l.strip_prefix("NoNewPrivs:").is_some_and(|v| v.trim() == "1")))
+}
+
 fn signal_mask(process: &str, key: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix(key));

@@ -1,6 +1,7 @@
 //! The report as text or JSON. Renders what `analyze` returns and computes nothing.
 
 pub mod json;
+pub mod screen;
 pub mod shell;
 pub mod table;
 pub mod text;
