@@ -38,8 +38,7 @@ fn the_documented_jq_lines_answer_what_they_say() {
     if trace.file_name().unwrap() != "trace.jsonl" {
         std::fs::copy(&trace, folder.join("trace.jsonl")).unwrap();
     }
-    let of_format: BTreeMap<String, String> =
-        questions("docs/trace-format.md").into_iter().map(|q| (q.clone(), ask(&q, folder))).collect();
+    let of_format: BTreeMap<String, String> = questions("docs/trace-format.md").into_iter().map(|q| (q.clone(), ask(&q, folder))).collect();
     let of_guide = questions("docs/guide.md");
     assert!(of_format.len() >= 10 && of_guide.len() >= 8, "{} {}", of_format.len(), of_guide.len());
     for question in of_guide {
@@ -58,6 +57,6 @@ fn the_documented_jq_lines_answer_what_they_say() {
     assert!(by_function.lines().any(|l| l == format!("malloc\t{calls}\t{bytes}")), "{by_function}");
     assert_eq!(answer(&of_format, ".hwm"), run["rss"]["hwm_bytes"].to_string());
     assert_eq!(answer(&of_format, "(0; $c.live)"), run["heap"]["usable"]["live_bytes"].to_string());
-    assert!(answer(&of_format, "\"header\"").starts_with(&format!("{} full ", run["pid"])));
+    assert!(answer(&of_format, ".mode").starts_with(&format!("{} full ", run["pid"])));
     assert!(answer(&of_format, "\"outside\"").contains(r#""how":"exit","code":0"#));
 }

@@ -1,0 +1,98 @@
+//! What a test needs from the machine; without it the test is skipped, visibly.
+
+use super::artifacts::out_dir;
+use super::program::Mode;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+unsafe extern "C" {
+    fn geteuid() -> u32;
+}
+
+/// What a test needs from the machine; without it the test is skipped, visibly.
+#[derive(Clone, Copy, Debug)]
+pub enum Need {
+    Root,
+    Command(&'static str),
+    /// A shared library by its full soname.
+    Library(&'static str),
+    /// A module of the Python interpreter used.
+    Module(&'static str),
+    StaticLink,
+    Preload,
+}
+
+impl Need {
+    fn missing(self) -> Option<String> {
+        let (there, what) = match self {
+            // SAFETY: takes nothing, cannot fail.
+            Need::Root => (unsafe { geteuid() } == 0, "root".to_owned()),
+            Need::Command(name) => (find_command(name).is_some(), format!("the command {name}")),
+            Need::Library(name) => (find_library(name).is_some(), name.to_owned()),
+            Need::Module(name) => (
+                python().is_some_and(|p| quiet(Command::new(p).args(["-c", &format!("import {name}")]))),
+                format!("the Python module {name}"),
+            ),
+            Need::StaticLink => (links_static(), "a static C library".to_owned()),
+            Need::Preload => (Mode::WRAPPED.iter().any(|m| m.wanted()), "a wrapped mode in MEMSHIM_TEST_MODES".to_owned()),
+        };
+        (!there).then(|| format!("needs {what}"))
+    }
+}
+
+/// Says on stderr, past the capture of the test harness, that a test did not run.
+pub fn skip(test: &str, why: &str) {
+    let _ = std::io::stderr().write_all(format!("skip {test}: {why}\n").as_bytes());
+}
+
+/// Skips the calling test when one of `needs` is not met.
+pub fn lacks(test: &str, needs: &[Need]) -> bool {
+    match needs.iter().find_map(|n| n.missing()) {
+        Some(why) => {
+            skip(test, &why);
+            true
+        }
+        None => false,
+    }
+}
+
+fn quiet(command: &mut Command) -> bool {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+}
+
+pub fn find_command(name: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|d| d.join(name)).find(|p| p.is_file())
+}
+
+pub fn find_library(name: &str) -> Option<PathBuf> {
+    let machine = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    [machine.as_str(), "/usr/lib64", "/usr/local/lib", "/usr/lib", "/lib64", "/lib"]
+        .iter()
+        .map(|d| Path::new(d).join(name))
+        .find(|p| p.exists())
+}
+
+fn links_static() -> bool {
+    static DONE: OnceLock<bool> = OnceLock::new();
+    *DONE.get_or_init(|| {
+        let source = out_dir().join("static-probe.c");
+        fs::write(&source, "int main(void) { return 0; }").is_ok()
+            && quiet(Command::new("gcc").args(["-static", "-o", "/dev/null"]).arg(source))
+    })
+}
+
+/// The real interpreter, not a script that stands in front of it.
+pub fn python() -> Option<&'static Path> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOUND
+        .get_or_init(|| {
+            let asked = std::env::var("MEMSHIM_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+            let said = Command::new(asked).args(["-c", "import sys; print(sys.executable)"]).stdin(Stdio::null()).output().ok()?;
+            let path = PathBuf::from(String::from_utf8(said.stdout).ok()?.trim());
+            path.is_file().then_some(path)
+        })
+        .as_deref()
+}
