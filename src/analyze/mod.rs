@@ -44,7 +44,7 @@ pub fn analyze(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Re
     let loaded = load_all(&members, &homeless, options, progress);
     if loaded.iter().all(|l| l.images.is_empty()) {
         let first = loaded.first();
-        let why = first.and_then(|l| l.damage.error.clone()).unwrap_or_else(|| "not a memshim trace: no header line in it".into());
+        let why = first.map_or_else(String::new, not_a_trace);
         let path = first
             .map_or_else(|| inputs.first().map(|p| p.display().to_string()), |l| Some(l.path.display().to_string()))
             .unwrap_or_default();
@@ -58,13 +58,22 @@ pub fn analyze(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Re
     for file in loaded {
         report.job.trace_bytes += crate::model::units::Bytes(file.bytes);
         if file.images.is_empty() {
-            let why = file.damage.error.clone().unwrap_or_else(|| "no header line in it".into());
+            let why = not_a_trace(&file);
             report.problems.push(Missing { what: format!("trace {}", file.path.display()), count: 1, why });
         }
         report.runs.extend(run::runs_of(file, options));
     }
     job::complete(&mut report);
     Ok(report)
+}
+
+/// Why a file holds no run.
+fn not_a_trace(file: &Loaded) -> String {
+    match &file.damage.error {
+        Some(error) => error.clone(),
+        None if file.bytes == 0 => "an empty file: its process ended, or was stopped, before it wrote anything; run it again".into(),
+        None => "not a memshim trace: no header line in it (`memshim run -- PROGRAM` writes trace.jsonl)".into(),
+    }
 }
 
 /// Reads the files side by side; the largest first, so that none is left for the end alone.

@@ -1,8 +1,8 @@
 //! A trace file line by line, in constant memory: the buffer holds the longest line and no more.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::frames::{self, Frames};
@@ -41,6 +41,17 @@ impl Read for Bytes {
     }
 }
 
+/// Opens a file and nothing else: a FIFO would keep us waiting, and a device has no end.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() {
+        return Ok(file);
+    }
+    let what = if kind.is_dir() { "a folder" } else { "a pipe or a device" };
+    Err(io::Error::other(format!("{what}, not a file: name the trace file itself (compressed ones are read as they are)")))
+}
+
 /// Whether a trace is in zstd frames: its first bytes say so, or its name does and they are not those of a line.
 pub fn is_compressed(path: &Path, file: &File) -> io::Result<bool> {
     let mut first = [0; 4];
@@ -75,10 +86,7 @@ pub struct RawLine<'a> {
 impl LineReader {
     /// Opens a trace, compressed or not.
     pub fn open(path: &Path) -> io::Result<LineReader> {
-        let file = File::open(path)?;
-        if file.metadata()?.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
+        let file = open_file(path)?;
         let bytes = if is_compressed(path, &file)? {
             Bytes::Zstd(Box::new(Frames::new(BufReader::with_capacity(256 << 10, file))?))
         } else {

@@ -8,6 +8,7 @@ use std::mem::{offset_of, size_of};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use super::read;
 use memshim_format::live::{self, Entry};
 use memshim_format::spool::{self as layout, Commit, Header, Killed, Kind, Pending};
 
@@ -115,11 +116,8 @@ fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
 impl Spool {
     /// Reads the header, the kinds and the rings' blocks.
     pub fn open(path: &Path) -> Result<Spool, Error> {
-        let file = File::open(path)?;
+        let file = read::open_file(path)?;
         let meta = file.metadata()?;
-        if !meta.is_file() {
-            return Err(Error::NotASpool);
-        }
         let page = read_at(&file, 0, size_of::<Header>())?;
         let h = Fields(&page);
         if h.u64(offset_of!(Header, magic)) != layout::MAGIC {
