@@ -134,8 +134,7 @@ fn a_sparse_file_is_not_read_into_memory() {
     let spool = std::fs::File::create(dir.path().join("t.jsonl.spool")).unwrap();
     spool.set_len(10 << 30).unwrap();
     answered(&trace, &["not a spool"]);
-    for (at, v) in [(offset_of!(Header, magic), MAGIC), (offset_of!(Header, start_ticks), 1), (offset_of!(Header, table_buckets), u64::MAX)]
-    {
+    for (at, v) in [(offset_of!(Header, magic), MAGIC), (offset_of!(Header, start_ticks), 1), (offset_of!(Header, table_bytes), u64::MAX)] {
         spool.write_all_at(&v.to_le_bytes(), at as u64).unwrap();
     }
     for (at, v) in [
