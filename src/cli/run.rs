@@ -138,7 +138,12 @@ fn summary(o: &Outcome) -> String {
     let mut say = |line: String| text.push_str(&format!("memshim: {line}\n"));
     let limit = o.limit.map(|l| format!(" (limit {})", iec(l))).unwrap_or_default();
     // A rise just before the end falls between two looks; the kernel's own figure bounds it.
+    // With children that bound is theirs: they are named where one had more.
+    let child = o.children_hwm.filter(|&c| o.hwm.is_some_and(|own| c > own));
     match (o.hwm, o.at_most) {
+        (Some(seen), _) if child.is_some() => {
+            say(format!("peak resident {}{limit}, of a process it started {}", iec(seen), iec(child.unwrap_or(0))))
+        }
         (Some(seen), Some(bound)) if bound > seen + seen / 20 => {
             say(format!("peak resident between {} and {}{limit}", iec(seen), iec(bound)))
         }

@@ -33,6 +33,8 @@ pub struct Outcome {
     pub hwm: Option<u64>,
     /// No process of it had more at once (`ru_maxrss`: includes what it waited for, and us between fork and exec).
     pub at_most: Option<u64>,
+    /// Largest VmHWM seen of a process that it started.
+    pub children_hwm: Option<u64>,
     /// The trace, or why there is none.
     pub trace: Result<PathBuf, String>,
     /// Trouble with the trace that is there.
@@ -94,12 +96,13 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     let trouble = trace.as_deref().and_then(|t| finish(t, &line).err()).map(|e| e.to_string());
     let trace = trace.map(|t| shortest(&t)).ok_or_else(|| why_no_trace(plan, &env));
     let kills = |r: &Reading| r.oom_kills.unwrap_or(0);
-    let Seen { ended, hwm, .. } = seen;
+    let Seen { ended, hwm, children_hwm } = seen;
     let at_most = line["rusage"]["maxrss"].as_u64();
     Ok(Outcome {
         ended,
         hwm,
         at_most,
+        children_hwm,
         trace,
         trouble,
         oom_kills: kills(&after).saturating_sub(kills(&before)),

@@ -55,9 +55,12 @@ impl Counts {
         Counts { inherited, lower: inherited, upper: inherited, ..Counts::default() }
     }
 
-    /// Reads one line. Cumulative rows never go back: an older line (a trace beside a newer spool) changes nothing.
+    /// Reads one line. Cumulative rows never go back: an older line (a trace beside a newer spool) changes nothing. Which is the older is
+    /// told by the counts as well: a spool knows the time of its last stamp only, which may be before the trace's last line.
     pub fn read(&mut self, line: &Calls) {
         self.seen = true;
+        let known = |func: usize| self.by_fn.get(func).map_or(0, |row| row.0);
+        let ahead = line.fns.iter().any(|&(func, calls, _)| func < FN_MAX && calls > known(func));
         for &(func, calls, bytes) in line.fns.iter().filter(|row| row.0 < FN_MAX) {
             if self.by_fn.len() <= func {
                 self.by_fn.resize(func + 1, (0, 0));
@@ -67,8 +70,8 @@ impl Counts {
         }
         self.failed = self.failed.max(line.failed.min(COUNT_MAX));
         self.lost = self.lost.max(line.lost.min(COUNT_MAX));
-        if line.t >= self.t {
-            (self.live, self.blocks, self.t) = (held(line.live), held(line.blocks), line.t);
+        if line.t >= self.t || ahead {
+            (self.live, self.blocks, self.t) = (held(line.live), held(line.blocks), line.t.max(self.t));
         }
         self.most_blocks = self.most_blocks.max(held(line.blocks));
 
@@ -132,5 +135,13 @@ mod tests {
         c.read(&Calls { t: 5, fns: vec![(0, 10, 100)], live: 7, failed: 2, ..Calls::default() });
         c.read(&Calls { t: 4, fns: vec![(0, 9, 90)], live: 6, failed: 1, ..Calls::default() });
         assert_eq!((c.by_fn[0], c.live, c.failed), ((10, 100), 7, 2));
+    }
+
+    #[test]
+    fn what_counts_further_is_newer_whatever_its_time() {
+        let mut c = Counts::new(0);
+        c.read(&Calls { t: 5, fns: vec![(0, 10, 100), (11, 3, 0)], live: 70, blocks: 7, ..Calls::default() });
+        c.read(&Calls { t: 4, fns: vec![(0, 10, 100), (11, 9, 0)], live: 10, blocks: 1, ..Calls::default() });
+        assert_eq!((c.live, c.blocks, c.t), (10, 1, 5));
     }
 }

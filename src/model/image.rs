@@ -135,7 +135,7 @@ impl Image {
             Line::Calls(calls) => {
                 self.at(calls.t);
                 self.counts.read(&calls);
-                self.timeline.note(calls.t, Series::Heap, self.with_inherited(self.counts.live).0);
+                self.timeline.note(calls.t.max(self.counts.t), Series::Heap, self.with_inherited(self.counts.live).0);
                 if self.header.mode != "full" {
                     for &(lane, allocs, bytes, _, live, hi) in &calls.lanes {
                         self.threads.counted(lane, allocs, bytes, live, hi);

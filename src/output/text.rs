@@ -5,6 +5,7 @@ mod memory;
 mod processes;
 mod trust;
 
+use super::screen::wrapped;
 use super::units::{percent, seconds};
 use super::{shell, timeline};
 use crate::analyze::report::{End, EndKind, Mode, Report, Run};
@@ -80,8 +81,22 @@ impl Page {
         }
     }
 
-    fn warn(&mut self, title: &str, line: String) {
-        self.lines.push(format!("{BOLD}{YELLOW}{title:<MARGIN$}{PLAIN}{}", harmless(&line)));
+    /// A sentence, broken into as many lines as it needs, the later ones a little to the right.
+    fn say(&mut self, title: &str, text: impl AsRef<str>) {
+        let lines = self.fitted(text.as_ref());
+        self.block(title, lines);
+    }
+
+    fn warn(&mut self, title: &str, text: impl AsRef<str>) {
+        let at = self.lines.len();
+        self.say(title, text);
+        self.lines[at].insert_str(0, YELLOW);
+    }
+
+    fn fitted(&self, text: &str) -> Vec<String> {
+        let mut lines = wrapped(text, self.room().saturating_sub(2).max(20));
+        lines.iter_mut().skip(1).for_each(|l| l.insert_str(0, "  "));
+        lines
     }
 
     fn gap(&mut self) {
@@ -95,25 +110,26 @@ impl Page {
 
     /// Room right of the margin.
     fn room(&self) -> usize {
-        self.width - MARGIN
+        self.width.saturating_sub(MARGIN)
     }
 }
 
 fn head(page: &mut Page, run: &Run) {
-    page.block("command", [super::table::cut(&run.command.join(" "), page.room())]);
+    page.say("command", super::table::cut(&run.command.join(" "), page.room()));
     let mode = match run.mode {
         Mode::Full => "full mode: every call an event",
         Mode::Fast => "fast mode: big and sampled calls are events, all are counted",
         Mode::Off => "mode off",
     };
     let python = run.python.as_ref().map(|v| format!(" · Python {v}")).unwrap_or_default();
+    let allocator = if run.allocator.is_empty() { String::new() } else { format!(" · {}", run.allocator) };
     let rank = run.rank.map(|r| format!(" · rank {r}")).unwrap_or_default();
-    page.block("process", [format!("pid {} on {}{rank}{python} · {} · {mode}", run.pid, run.host, run.allocator)]);
+    page.say("process", format!("pid {} on {}{rank}{python}{allocator} · {mode}", run.pid, run.host));
     let cpu = run.cpu_s.map(|c| format!(", {} CPU ({})", seconds(c), percent(c, run.wall_s))).unwrap_or_default();
     let line = format!("{} after {} wall{cpu}, started {}", ended(&run.end), seconds(run.wall_s), run.start);
     match run.end.kind {
         EndKind::Signaled | EndKind::Killed => page.warn("ended", line),
-        _ => page.block("ended", [line]),
+        _ => page.say("ended", line),
     }
     page.gap();
 }
@@ -137,15 +153,17 @@ fn signal_name(n: i32) -> String {
 fn next_command(report: &Report, shown: Option<&Run>, traces: &[String]) -> String {
     let quoted = traces.iter().map(|t| shell::quoted(t)).collect::<Vec<_>>().join(" ");
     match shown {
-        Some(run)
-            if run.events.lost > 0
-                || run.mode == Mode::Fast && run.heap.peak_bound_bytes.is_some_and(|b| b.0 * 10 > run.heap.peak_bytes.0) =>
-        {
+        Some(run) if run.events.lost > 0 || run.mode == Mode::Fast && run.heap.peak_bound_bytes.is_some_and(|b| matters(b.0, run)) => {
             format!("memshim run --mode full -- {}    (exact peaks)", super::table::cut(&run.command.join(" "), 60))
         }
         _ if report.runs.len() > 1 => format!("memshim analyze {quoted} --pid PID    (another process), or --json"),
         _ => format!("memshim analyze {quoted} --json    (everything)"),
     }
+}
+
+/// Whether what is not known of the peak is worth another run: more than a tenth of the heap, and a twentieth of what is resident.
+fn matters(bound: u64, run: &Run) -> bool {
+    bound.saturating_mul(10) > run.heap.peak_bytes.0 && bound.saturating_mul(20) > peak_resident(run)
 }
 
 /// A trace may hold anything, and a terminal obeys control characters.

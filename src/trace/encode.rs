@@ -11,6 +11,9 @@ use super::recover::{push_line, push_pair};
 use super::ring::Record;
 use super::spool::Lane;
 
+/// Blocks do not get older; a spool that says so is damaged.
+const AGE_MAX: u64 = 1 << 48;
+
 /// Which block a free is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -166,7 +169,7 @@ impl LaneLines {
         };
         push_v93(&mut self.k, number * 3);
         let seq = self.seq;
-        self.seq += 1;
+        self.seq = self.seq.wrapping_add(1);
         self.events += 1;
         self.allocs += 1;
         self.bytes = self.bytes.saturating_add(size);
@@ -192,7 +195,7 @@ impl LaneLines {
         self.frees += 1;
         self.live = self.live.saturating_sub_unsigned(usable);
         match address {
-            Address::Own(seq) if seq < self.seq => push_v93(&mut self.k, (self.seq - seq) * 3 + 1),
+            Address::Own(seq) if seq < self.seq && self.seq - seq < AGE_MAX => push_v93(&mut self.k, (self.seq - seq) * 3 + 1),
             Address::Foreign(owner, seq) => {
                 push_v93(&mut self.k, 1);
                 let last = &mut self.last_of[owner as usize % 8];

@@ -83,7 +83,7 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
     }
     // A group of its own: of the one before the trace may hold a part.
     for w in &work {
-        w.lines.write(spool.group + 1, end, &mut lines);
+        w.lines.write(spool.group.wrapping_add(1), end, &mut lines);
     }
     push_counts(&spool, &work, end, &mut lines);
     Ok(Recovered { owner: spool.owner, lines, problems })

@@ -66,11 +66,14 @@ impl Calls {
     }
 
     pub fn gained(&mut self, id: OriginId, bytes: u64) {
-        self.origins[id.0 as usize].bytes += bytes;
+        // What is on its way counts twice for a moment: with a damaged line's lengths that is more than there are addresses.
+        let origin = &mut self.origins[id.0 as usize];
+        origin.bytes = origin.bytes.wrapping_add(bytes);
     }
 
     pub fn lost(&mut self, id: OriginId, bytes: u64) {
-        self.origins[id.0 as usize].bytes -= bytes;
+        let origin = &mut self.origins[id.0 as usize];
+        origin.bytes = origin.bytes.wrapping_sub(bytes);
         self.shrunk.push(id);
     }
 

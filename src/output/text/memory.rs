@@ -19,13 +19,13 @@ fn resident(page: &mut Page, run: &Run) {
     let r = &run.rss;
     let top = peak_resident(run);
     if top == 0 {
-        page.block("RESIDENT", ["no sample was taken".to_owned()]);
+        page.say("RESIDENT", "no sample was taken".to_owned());
         return;
     }
     // The time is that of the largest sample: it says when only where that is (nearly) the peak.
     let sampled = top as f64 * (1.0 - AGREE_WITHIN) <= r.peak_bytes.0 as f64;
     let at = r.peak_at_s.filter(|_| sampled).map(|t| format!(" at {}", seconds(t))).unwrap_or_default();
-    page.block("RESIDENT", [format!("peak {}{at}", iec(top))]);
+    page.say("RESIDENT", format!("peak {}{at}", iec(top)));
     if let Some(p) = &r.at_peak {
         page.block("", composition(p, run.heap.inherited_bytes.0 > 0));
     }
@@ -33,7 +33,7 @@ fn resident(page: &mut Page, run: &Run) {
     if let (Some(first), Some(last)) = (first, r.end_bytes) {
         let growth = last.0 as i64 - first as i64;
         let sign = if growth >= 0 { "+" } else { "" };
-        page.block("", [format!("growth {} at the start → {} at the end ({sign}{})", iec(first), iec(last.0), iec_signed(growth))]);
+        page.say("", format!("growth {} at the start → {} at the end ({sign}{})", iec(first), iec(last.0), iec_signed(growth)));
     }
     cross_check(page, run);
     limits(page, run, top);
@@ -46,7 +46,7 @@ fn limits(page: &mut Page, run: &Run, peak: u64) {
     let slurm = outside["slurm"]["from"].as_str().unwrap_or("SLURM");
     for (from, limit) in [("memory cgroup", &outside["cgroup"]["limit"]), (slurm, &outside["slurm"]["limit"])] {
         if let Some(limit) = limit.as_u64().filter(|&l| l > 0) {
-            page.block("", [format!("limit {} ({from}): the peak is {} of it", iec(limit), percent(peak as f64, limit as f64))]);
+            page.say("", format!("limit {} ({from}): the peak is {} of it", iec(limit), percent(peak as f64, limit as f64)));
         }
     }
 }
@@ -67,11 +67,7 @@ fn composition(p: &AtPeak, forked: bool) -> Vec<String> {
     for (name, bytes, what) in parts.into_iter().filter(|(_, b, _)| *b > 0) {
         t.row([format!("  {name}"), iec(bytes), share(bytes), what.into()]);
     }
-    let why = if p.unaccounted < 0 {
-        "blocks and maps counted above but never touched"
-    } else {
-        "allocator's free memory and overhead, libraries' data"
-    };
+    let why = if p.unaccounted < 0 { "counted above, never touched" } else { "the allocator's own, libraries' data" };
     t.row(["  unaccounted".into(), iec_signed(p.unaccounted), percent_signed(p.unaccounted, p.rss.0), why.into()]);
     if p.hugetlb.0 > 0 {
         t.row(["  hugetlb".into(), iec(p.hugetlb.0), String::new(), "huge pages, not part of resident".into()]);
@@ -87,13 +83,13 @@ fn percent_signed(part: i64, whole: u64) -> String {
 fn cross_check(page: &mut Page, run: &Run) {
     let Some(outside) = run.rss.outside_hwm_bytes else { return };
     let Some(inside) = run.rss.hwm_bytes else {
-        page.block("", [format!("high-water mark {} seen from outside; none from inside", iec(outside.0))]);
+        page.say("", format!("high-water mark {} seen from outside; none from inside", iec(outside.0)));
         return;
     };
     let line = format!("high-water mark {} from inside, {} from outside", iec(inside.0), iec(outside.0));
     let apart = inside.0.abs_diff(outside.0);
     if apart as f64 <= (inside.0 as f64 * AGREE_WITHIN).max((1 << 20) as f64) {
-        page.block("", [format!("{line}: they agree")]);
+        page.say("", format!("{line}: they agree"));
     } else if outside.0 < inside.0 {
         page.warn("differs", format!("{line}: the last rise fell between two looks from outside; take the larger"));
     } else {
@@ -103,6 +99,11 @@ fn cross_check(page: &mut Page, run: &Run) {
 
 fn heap(page: &mut Page, run: &Run) {
     let h = &run.heap;
+    if h.allocs == 0 && h.frees == 0 && h.peak_bytes.0 == 0 {
+        page.say("HEAP", "nothing was allocated");
+        page.gap();
+        return;
+    }
     let at = h.peak_at_s.map(|t| format!(" at {}", seconds(t))).unwrap_or_default();
     let bound = match (run.mode, h.peak_bound_bytes) {
         (_, Some(b)) if b.0 == 0 => " (exact)".into(),
@@ -110,7 +111,7 @@ fn heap(page: &mut Page, run: &Run) {
         (Mode::Full, None) => String::new(),
         (_, None) => " (no bound known)".into(),
     };
-    page.block("HEAP", [format!("peak live {}{at}{bound}", iec(h.peak_bytes.0))]);
+    page.say("HEAP", format!("peak live {}{at}{bound}", iec(h.peak_bytes.0)));
     let mean = h.requested_bytes.0.checked_div(h.allocs).unwrap_or(0);
     let mut lines = vec![format!(
         "total {} in {} allocations of {} on the mean; {} frees",
@@ -133,7 +134,7 @@ fn heap(page: &mut Page, run: &Run) {
     if h.allocs > 0 {
         lines.push(format!("total by function: {}", functions(run)));
     }
-    page.block("", lines);
+    lines.iter().for_each(|line| page.say("", line));
     page.gap();
 }
 
@@ -161,7 +162,7 @@ fn maps(page: &mut Page, run: &Run) {
     }
     if any {
         let at = m.peak_at_s.map(|s| format!(" at {}", seconds(s))).unwrap_or_default();
-        page.block("MAPS", [format!("peak committed {}{at}, by the program's own calls", iec(m.peak_bytes.0))]);
+        page.say("MAPS", format!("peak committed {}{at}, by the program's own calls", iec(m.peak_bytes.0)));
         page.block("", t.lines());
         page.gap();
     }

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashSet};
 const PROCESSES_SHOWN: usize = 8;
 const THREADS_SHOWN: usize = 5;
 const COMMAND_WIDTH: usize = 44;
+/// About what stands in front of the command.
+const OTHER_COLUMNS: usize = 48;
 
 pub fn job(page: &mut Page, report: &Report, shown: Option<&Run>) {
     let j = &report.job;
@@ -20,16 +22,17 @@ pub fn job(page: &mut Page, report: &Report, shown: Option<&Run>) {
         iec(j.peak_bytes.0),
         iec(j.request_mem_bytes.0)
     );
-    page.block("JOB", [line]);
+    page.say("JOB", line);
     if let (Some(imbalance), Some(worst)) = (j.imbalance, j.worst_rank) {
-        page.block("", [format!("rank {worst} has the highest peak, {imbalance:.2} times the mean")]);
+        page.say("", format!("rank {worst} has the highest peak, {imbalance:.2} times the mean"));
     }
-    page.block("", tree(report, shown));
+    let tree = tree(report, shown, page.room());
+    page.block("", tree);
     page.gap();
 }
 
 /// The processes with the highest peaks in the order of the tree; the images of one process are one line, that of its highest.
-fn tree(report: &Report, shown: Option<&Run>) -> Vec<String> {
+fn tree(report: &Report, shown: Option<&Run>, room: usize) -> Vec<String> {
     let processes = processes(&report.runs);
     let mut by_peak: Vec<usize> = (0..processes.len()).collect();
     by_peak.sort_by_key(|&i| (std::cmp::Reverse(processes[i].peak), i));
@@ -40,7 +43,7 @@ fn tree(report: &Report, shown: Option<&Run>) -> Vec<String> {
         let here = shown.is_some_and(|s| s.pid == p.biggest.pid && s.host == p.biggest.host);
         let rank = p.biggest.rank.map(|r| format!(" rank {r}")).unwrap_or_default();
         let pid = format!("{}{}{rank}{}", "  ".repeat(p.depth.min(8)), p.biggest.pid, if here { " *" } else { "" });
-        let command = cut(&p.biggest.command.join(" "), COMMAND_WIDTH);
+        let command = cut(&p.biggest.command.join(" "), COMMAND_WIDTH.min(room.saturating_sub(OTHER_COLUMNS)));
         t.row([pid, iec(p.peak), iec(p.biggest.heap.peak_bytes.0), short_end(p.last), command]);
     }
     let mut lines = t.lines();

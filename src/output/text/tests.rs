@@ -115,3 +115,33 @@ fn a_command_in_a_trace_cannot_steer_the_terminal() {
     assert!(text.contains("a b?[2J?c") && text.contains("x?"), "{text}");
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
 }
+
+#[test]
+fn eighty_columns_are_enough() {
+    let mut r = run(7, 100);
+    r.mode = Mode::Fast;
+    r.command = vec!["/a/very/long/path/to/some/interpreter/python3".into(); 4];
+    r.rss.outside_hwm_bytes = Some(Bytes(50 << 20));
+    r.heap.allocs = 123_456_789;
+    r.heap.temporary_allocs = Some(100_000_000);
+    r.heap.by_function =
+        (0..6).map(|i| (format!("function_{i}"), Function { allocs: 1_234_567, frees: Some(1), bytes: Bytes(9_999_999_999) })).collect();
+    r.events = Events { counted: 123_456_789, recorded: 123_456_780, single: 12_345, lost: 9, unknown_frees: 123_456, failed: 7 };
+    r.missing.push(Missing {
+        what: "single calls from then on (totals only)".into(),
+        count: 12,
+        why: "the trace reached MEMSHIM_MAX".into(),
+    });
+    r.own = Some(serde_json::json!({"spool": 5_000_000, "private": 1_000_000, "table": 123_456}));
+    r.threads =
+        (0..3).map(|i| Thread { tid: 4_000_000 + i, name: "fifteen_letters".into(), bytes: Bytes(1 << 40), ..Thread::default() }).collect();
+    let mut child = r.clone();
+    (child.pid, child.ppid) = (8, 7);
+    let report = Report { runs: vec![r, child], ..Report::default() };
+    let text = render(&report, &Style { width: 80, unicode: true, pid: None, traces: vec!["trace.jsonl".into()] });
+    let text = [BOLD, YELLOW, PLAIN].iter().fold(text, |t, code| t.replace(code, ""));
+    let wide: Vec<_> = text.lines().filter(|l| l.chars().count() > 80).collect();
+    // A command to copy stays on one line.
+    assert!(wide.iter().all(|l| l.starts_with("next")), "{wide:#?}");
+    assert!(text.contains("123 456 789 allocations") && !text.contains("123\n"), "{text}");
+}

@@ -16,15 +16,15 @@ pub fn all(page: &mut Page, run: &Run) {
     if e.lost > 0 {
         page.warn("EVENTS", format!("{line}{unknown}{failed}"));
     } else {
-        page.block("EVENTS", [format!("{line}{unknown}{failed}")]);
+        page.say("EVENTS", format!("{line}{unknown}{failed}"));
     }
     if run.recovered {
-        page.block("", ["the last part was recovered from the spool of the dead process".to_owned()]);
+        page.say("", "the last part was recovered from the spool of the dead process".to_owned());
     }
     problems(page, &run.missing);
     oom(page, run);
     for note in run.notes.iter().take(LINES_SHOWN) {
-        page.block("note", [note.clone()]);
+        page.say("note", note.clone());
     }
     more(page, run.notes.len(), "notes");
     own(page, run);
@@ -40,7 +40,7 @@ pub fn problems(page: &mut Page, missing: &[Missing]) {
 
 fn more(page: &mut Page, n: usize, what: &str) {
     if n > LINES_SHOWN {
-        page.block("", [format!("and {} more {what} (all in --json)", n - LINES_SHOWN)]);
+        page.say("", format!("and {} more {what} (all in --json)", n - LINES_SHOWN));
     }
 }
 
@@ -58,9 +58,6 @@ fn own(page: &mut Page, run: &Run) {
     let bytes = |key: &str| own[key].as_u64().unwrap_or(0);
     let sum = bytes("spool") + bytes("private") + bytes("table");
     if sum > 0 {
-        page.block(
-            "own",
-            [format!("memshim itself used {} in the process ({} for the table of live blocks)", iec(sum), iec(bytes("table")))],
-        );
+        page.say("own", format!("memshim itself used {} in the process ({} for the table of live blocks)", iec(sum), iec(bytes("table"))));
     }
 }
