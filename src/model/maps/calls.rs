@@ -30,7 +30,8 @@ pub struct OriginId(u32);
 struct Origin {
     /// `None`: made by mremap, not a call of the table.
     call: Option<(u64, MapKind)>,
-    bytes: u64,
+    /// Mapped, and on their way to where they will be: by a damaged line's lengths more than there are addresses.
+    bytes: u128,
 }
 
 #[derive(Debug, Default)]
@@ -66,14 +67,11 @@ impl Calls {
     }
 
     pub fn gained(&mut self, id: OriginId, bytes: u64) {
-        // What is on its way counts twice for a moment: with a damaged line's lengths that is more than there are addresses.
-        let origin = &mut self.origins[id.0 as usize];
-        origin.bytes = origin.bytes.wrapping_add(bytes);
+        self.origins[id.0 as usize].bytes += u128::from(bytes);
     }
 
     pub fn lost(&mut self, id: OriginId, bytes: u64) {
-        let origin = &mut self.origins[id.0 as usize];
-        origin.bytes = origin.bytes.wrapping_sub(bytes);
+        self.origins[id.0 as usize].bytes -= u128::from(bytes);
         self.shrunk.push(id);
     }
 

@@ -19,7 +19,7 @@ fn resident(page: &mut Page, run: &Run) {
     let r = &run.rss;
     let top = peak_resident(run);
     if top == 0 {
-        page.say("RESIDENT", "no sample was taken".to_owned());
+        page.say("RESIDENT", "no sample was taken");
         return;
     }
     // The time is that of the largest sample: it says when only where that is (nearly) the peak.

@@ -19,7 +19,7 @@ pub fn all(page: &mut Page, run: &Run) {
         page.say("EVENTS", format!("{line}{unknown}{failed}"));
     }
     if run.recovered {
-        page.say("", "the last part was recovered from the spool of the dead process".to_owned());
+        page.say("", "the last part was recovered from the spool of the dead process");
     }
     problems(page, &run.missing);
     oom(page, run);
