@@ -297,6 +297,8 @@ pub fn restart_batch(i: u32) {
         c.prev = c.seq;
         c.peak = c.live;
         c.x_last = [0; 8];
+        // With this flip `which` is again what it was when the last chunk began, whose kills are committed.
+        (*spool::header()).killer.store(0, Release);
         let other = ((*lane).which.load(Relaxed) & 1) ^ 1;
         (*lane).commit[other as usize] = c;
         (*lane).which.store(other, Release);
