@@ -142,3 +142,27 @@ fn killed_at_any_instant_fast_mode_has_all_but_the_last_ten_milliseconds() {
 fn killed_at_any_instant_under_run_has_all_but_the_last_ten_milliseconds() {
     hold(Mode::Run, "killed_run", 30);
 }
+
+/// Which block a free ends stays known whatever the drain was doing at the end: between two chunks, at the end of a block, in a chunk.
+#[test]
+fn an_abort_at_any_step_of_the_drain_leaves_every_free_its_block() {
+    let test = "an_abort_at_any_step_of_the_drain";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let program = support::build("loop.c", "loop", &[]);
+    for number in 0..100 {
+        let times = 4000 + 37 * number;
+        let dir = support::fresh_dir(&format!("{test}/{number}"));
+        let trace = dir.join("trace.jsonl");
+        let mut command = Command::new(&program);
+        command.args(["malloc+free", &times.to_string(), "abort"]).current_dir(&dir);
+        command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_OUT", &trace).env("MEMSHIM_MODE", "full");
+        let ran = Session::start(&mut command, &dir).finish(Duration::from_secs(20));
+        assert!(ran.status.is_some_and(|s| !s.success()), "{}: it does not abort", dir.display());
+        let report: Value = serde_json::from_str(&support::analyze(&trace).expect("a report")).expect("JSON");
+        assert_eq!(support::counted(&report, 48), (times, times), "{}", dir.display());
+        assert_eq!(report["runs"][0]["missing"], serde_json::json!([]), "{}", dir.display());
+        let _ = fs::remove_dir_all(&dir);
+    }
+}

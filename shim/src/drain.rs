@@ -240,6 +240,8 @@ unsafe fn commit(lane: *mut Lane, c: &Commit) {
         let other = ((*lane).which.load(Relaxed) & 1) ^ 1;
         (*lane).commit[other as usize] = *c;
         (*lane).which.store(other, Release);
+        // Or the next flip without a chunk (at the end of a block, after a batch was written) would make its list count again.
+        (*spool::header()).killer.store(0, Release);
     }
 }
 

@@ -1,4 +1,4 @@
-/* The same few calls again and again, for counting instructions a call. Usage: loop SHAPE TIMES */
+/* The same few calls again and again, for counting instructions a call. Usage: loop SHAPE TIMES [abort] */
 #include "facts.h"
 int main(int argc, char **argv)
 {
@@ -8,5 +8,6 @@ int main(int argc, char **argv)
     else if (!strcmp(shape, "calloc+free")) for (long i = 0; i < times; i++) free(opaque(calloc(3, 16)));
     else if (!strcmp(shape, "malloc+realloc+free")) for (long i = 0; i < times; i++) free(opaque(realloc(opaque(malloc(48)), 72)));
     else return 2;
+    if (argc > 3) abort();
     return 0;
 }
