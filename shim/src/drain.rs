@@ -15,6 +15,7 @@ mod order;
 mod ring;
 
 use crate::kinds::KINDS;
+use crate::lane::LANES;
 use crate::spool;
 use crate::table::TABLE;
 use crate::{lines, sys};
@@ -24,7 +25,7 @@ use memshim_format::record::{self, op};
 use memshim_format::spool::*;
 use memshim_format::v93;
 use order::Next;
-use ring::{follows, is_next, scan};
+use ring::{follows, is_idle, is_next, scan};
 
 /// Thread that drains, 0 when none does.
 pub static LOCK: AtomicU32 = AtomicU32::new(0);
@@ -81,11 +82,20 @@ pub fn drain(last: bool) -> bool {
     let now = sys::now();
     let mut blocks = 0;
     order::begin();
+    if !last {
+        // Of a thousand threads most are idle: those are told at a glance, and take no turn.
+        for i in 0..LANES.load(Acquire) {
+            // SAFETY: i is below LANES; the lock is held.
+            if unsafe { is_idle(i) } {
+                set_seen_empty(i, now);
+                order::empty(i);
+            }
+        }
+    }
     let more = loop {
         if blocks > BLOCKS && !last {
             break true;
         }
-        blocks += 1;
         let (i, force) = match order::next(blocks::any_aside()) {
             Next::Lane(i) => (i, false),
             Next::Forced(i) => (i, true),
@@ -96,9 +106,16 @@ pub fn drain(last: bool) -> bool {
             }
         };
         match drain_lane(i, now, force, last) {
+            // Not a block: of many lanes all are looked at, or there would be no getting on.
             Stop::Empty => order::empty(i),
-            Stop::Parked(addr3) => order::park(i, addr3),
-            Stop::More => order::advanced(i),
+            Stop::Parked(addr3) => {
+                blocks += 1;
+                order::park(i, addr3);
+            }
+            Stop::More => {
+                blocks += 1;
+                order::advanced(i);
+            }
         }
     };
     spool::wake_waiters(true);
@@ -110,7 +127,7 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
     // SAFETY: i is below LANES; the lock is held, so the consumer side is ours.
     unsafe {
         let lane = spool::lane(i);
-        let mut c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+        let mut c = spool::committed(lane);
         if c.block == 0 {
             c.block = (*lane).first.load(Acquire);
             c.pos = BLOCK_WORDS as u32;
@@ -158,7 +175,7 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
             read_any |= done > 0;
             if room(&c) == 0 {
                 lines::flush_group();
-                c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+                c = spool::committed(lane);
             }
             if let Some(addr3) = parked {
                 return Stop::Parked(addr3);
@@ -292,17 +309,13 @@ pub fn restart_batch(i: u32) {
     // SAFETY: i is below LANES; the lock is held.
     unsafe {
         let lane = spool::lane(i);
-        let mut c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+        let mut c = spool::committed(lane);
         c.seq0 = c.seq;
         (c.events, c.k_len, c.x_len, c.z_len, c.t_len, c.stamp_events) = (0, 0, 0, 0, 0, 0);
         (c.allocs, c.frees, c.bytes) = (0, 0, 0);
         c.prev = c.seq;
         c.peak = c.live;
         c.x_last = [0; 8];
-        // With this flip `which` is again what it was when the last chunk began, whose kills are committed.
-        (*spool::header()).killer.store(0, Release);
-        let other = ((*lane).which.load(Relaxed) & 1) ^ 1;
-        (*lane).commit[other as usize] = c;
-        (*lane).which.store(other, Release);
+        commit(lane, &c);
     }
 }

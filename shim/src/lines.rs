@@ -288,7 +288,7 @@ pub fn flush_group() {
         let now = sys::now();
         for i in 0..LANES.load(Acquire) {
             let lane = spool::lane(i);
-            let c = &(*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+            let c = &spool::committed(lane);
             if c.events == 0 {
                 continue;
             }

@@ -65,6 +65,16 @@ pub unsafe fn lane(i: u32) -> *mut Lane {
     unsafe { SPOOL.base.add(LANES_OFF + i as usize * LANE).cast() }
 }
 
+/// The commit of a lane that holds.
+///
+/// # Safety
+/// `lane` is one of ours; the drain's lock is held.
+#[inline(always)]
+pub unsafe fn committed(lane: *mut Lane) -> Commit {
+    // SAFETY: the caller's promise.
+    unsafe { (*lane).commit[(*lane).which.load(Relaxed) as usize & 1] }
+}
+
 /// Kind `i`, from 0.
 ///
 /// # Safety

@@ -2,8 +2,8 @@
 //!
 //! Blocks stand by the page they begin in ([`memshim_format::live`]), because calls that follow each other mostly concern neighbours: one
 //! page of the table then answers for many of them, where a table hashed by address touches a cold line, and a cold page, for each. A
-//! directory in private memory says where a page's node lies. Together 10 to 20 bytes a live block, but for pages of one or two blocks,
-//! which take 36 bytes: blocks there are larger than a kilobyte.
+//! directory in private memory says where a page's node lies. Together 10 to 20 bytes a live block where a page holds
+//! several, and up to 50 where it holds one or two: blocks there are larger than half a kilobyte.
 
 mod nodes;
 mod pages;

@@ -19,7 +19,7 @@ pub enum Error {
     Io(#[from] io::Error),
     #[error("not a spool")]
     NotASpool,
-    #[error("a spool of layout version {0}; this memshim reads version {ours}", ours = layout::VERSION)]
+    #[error("a spool of layout version {0}; this memshim reads version {ours}: read it with the memshim whose library wrote it", ours = layout::VERSION)]
     Version(u32),
 }
 

@@ -20,7 +20,7 @@ if child == 0:
     os._exit(0)
 os.waitpid(child, 0)
 time.sleep(0.1)
-# After a while memory is watched again: this much is seen at its peak, also though it is given back before the end.
+# After a while memory is watched again: this much is seen, also though it is given back before the end.
 large = bytearray(64 << 20)
 large[:: 4096] = b"x" * len(large[:: 4096])
 time.sleep(0.4)

@@ -175,7 +175,7 @@ unsafe fn foreign_seq(e: Entry) -> u64 {
     // SAFETY: lanes of entries exist; the lock is held.
     unsafe {
         let owner = spool::lane(e.lane());
-        e.seq((*owner).commit[(*owner).which.load(Relaxed) as usize & 1].seq)
+        e.seq(spool::committed(owner).seq)
     }
 }
 
@@ -265,10 +265,10 @@ pub(super) unsafe fn all_read() {
                 continue;
             };
             let lane = spool::lane(e.lane());
-            let mut c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+            let mut c = spool::committed(lane);
             if room(&c) == 0 {
                 lines::flush_group();
-                c = (*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+                c = spool::committed(lane);
             }
             begin_chunk(e.lane(), lane);
             end_unseen(e.lane(), lane, &mut c, addr3, slot);

@@ -200,7 +200,7 @@ fn begun(i: u32) -> u64 {
     // SAFETY: i is below LANES; the lock is held.
     unsafe {
         let lane = spool::lane(i);
-        let c = &(*lane).commit[(*lane).which.load(Relaxed) as usize & 1];
+        let c = spool::committed(lane);
         let block = if c.block == 0 { (*lane).first.load(Acquire) } else { c.block };
         if block == 0 { u64::MAX - 1 } else { (*spool::block(block - 1)).t_ns.load(Relaxed) }
     }

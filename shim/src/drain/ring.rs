@@ -1,5 +1,6 @@
 //! Finding the records of a ring block.
 
+use crate::spool;
 use crate::table::TABLE;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use memshim_format::live::KEY_BITS;
@@ -93,6 +94,22 @@ pub(super) unsafe fn is_next(block: *mut Block, c: &Commit, k: usize) -> bool {
         let at = OFFSETS[k % CHUNK];
         let w = word(block as *const u8, at);
         at as u32 == c.pos && record::op_of(w) != op::PAD && at as usize + record::words(w) * 8 <= BLOCK
+    }
+}
+
+/// Whether a lane's ring has nothing to read as far as its next words tell. Records behind a longer hole are found when their block is left.
+pub(super) unsafe fn is_idle(i: u32) -> bool {
+    // SAFETY: i is below LANES; the drain's lock is held; words up to the block's end are its.
+    unsafe {
+        let lane = spool::lane(i);
+        let c = spool::committed(lane);
+        if c.block == 0 {
+            return (*lane).first.load(Acquire) == 0;
+        }
+        let block = spool::block(c.block - 1);
+        let first = c.pos as usize;
+        let next_words = (first..(first + record::MAX_WORDS * 8).min(BLOCK)).step_by(8);
+        (*block).next.load(Acquire) == 0 && next_words.into_iter().all(|at| word(block as *const u8, at as u16) == 0)
     }
 }
 

@@ -100,7 +100,7 @@ fn cross_check(page: &mut Page, run: &Run) {
 fn heap(page: &mut Page, run: &Run) {
     let h = &run.heap;
     if h.allocs == 0 && h.frees == 0 && h.peak_bytes.0 == 0 {
-        page.say("HEAP", "nothing was allocated");
+        page.say("HEAP", "no call of malloc or its like was seen");
         page.gap();
         return;
     }
