@@ -1,6 +1,6 @@
 //! Promises about heap calls: every one counted, once, with its size; none changed in what it does.
 mod support;
-use support::Need;
+use support::{Mode, Need, Program};
 
 promises! {
     zero_sizes_overflows_and_failures_are_counted_as_what_they_are: "heap_edges.c" ["zero"];
@@ -19,4 +19,20 @@ promises! {
     blocks_freed_by_other_threads_are_exact: "heap_threads.c" ["exchange"];
     address_reuse_across_threads_leaves_no_phantom_leaks: "heap_threads.c" ["reuse"].env("MALLOC_ARENA_MAX", "1").env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     bursts_lose_nothing_and_do_not_grow_the_process: "heap_threads.c" ["burst"].limit(120);
+}
+
+/// The blocks that were live at the peak are gone at every look of the writer: the bound must hold all the same.
+#[test]
+fn the_bound_of_a_short_programs_peak_holds_the_true_one() {
+    for rounds in ["1", "300"] {
+        let test = format!("the_bound_of_a_short_programs_peak_holds_the_true_one-{rounds}");
+        let Some(report) = Program::new(&test, "peaks.c").arg(rounds).report(Mode::Fast) else { return };
+        let heap = &report["runs"][0]["heap"];
+        let number = |key: &str| heap[key].as_i64().unwrap_or_else(|| panic!("no heap.{key}: {heap}"));
+        let (true_peak, peak, bound) = (10_000 + 50 * 200_000, number("peak_bytes"), number("peak_bound_bytes"));
+        assert!((peak - true_peak).abs() <= bound, "{rounds} rounds: {true_peak} is not {peak} ± {bound}");
+        assert!(bound <= 10_050 * 31 + 50 * 4200 + 4096, "{rounds} rounds: ± {bound} says too little");
+        let live = number("live_bound_bytes");
+        assert!(live <= 4096, "{rounds} rounds: live at the end ± {live}");
+    }
 }

@@ -173,8 +173,10 @@ fn spool() -> Spool {
     s.count(0, func::REALLOC, 1, 777);
     s.count(0, func::FREE, 2, 0);
     s.count(1, func::FREE, 2, 0);
-    let replaced = s.lane(0, offset_of!(Lane, replaced));
-    s.u64(replaced, 1);
+    for (lane, blocks) in [(0, 2), (1, -2i64)] {
+        let at = s.lane(lane, offset_of!(Lane, blocks));
+        s.u64(at, blocks as u64);
+    }
     s
 }
 

@@ -12,6 +12,7 @@
 use crate::config::{CONFIG, FAST, FULL};
 use crate::{spool, sys, tls, writer};
 use core::arch::asm;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use memshim_format::record::{self, op, start};
 use memshim_format::spool::{BLOCK, BLOCK_WORDS, Block, LANES_MAX, Lane};
@@ -59,24 +60,52 @@ const BUCKETS: usize = 8192;
 /// Where they lie.
 pub static mut SAMPLES: *const Samples = core::ptr::null();
 
-/// Adds to a counter in one instruction.
-///
-/// # Safety
-/// `p` is valid.
-#[inline(always)]
-unsafe fn add(p: *const AtomicU64, v: u64) {
-    // SAFETY: the caller's promise; one thread writes the cell, the instruction cannot be torn by a signal.
-    unsafe { asm!("add qword ptr [{p}], {v}", p = in(reg) p, v = in(reg) v, options(nostack)) };
+/// Adds to a field of a lane in one instruction: one thread writes it, and a signal cannot come in the middle. Must stand in `unsafe`;
+/// the lane is valid.
+macro_rules! add {
+    ($lane:expr, $field:ident, $v:literal) => {
+        asm!("add qword ptr [{l} + {o}], {v}", l = in(reg) $lane, o = const offset_of!(Lane, $field), v = const $v, options(nostack))
+    };
+    ($lane:expr, $field:ident, $v:expr) => {
+        asm!("add qword ptr [{l} + {o}], {v}", l = in(reg) $lane, o = const offset_of!(Lane, $field), v = in(reg) $v, options(nostack))
+    };
 }
 
-/// Adds and returns the value before, in one instruction.
+/// Counts a call of `size` bytes, in two instructions.
+///
+/// # Safety
+/// The lane is valid; `func` is below the number of counted functions.
+#[inline(always)]
+unsafe fn count(lane: *mut Lane, func: u8, size: u64) {
+    // SAFETY: the caller's promise; as for `add`.
+    unsafe {
+        let cell = (*lane).counts.get_unchecked(func as usize).as_ptr();
+        asm!("add qword ptr [{c}], 1", "add qword ptr [{c} + 8], {v}", c = in(reg) cell, v = in(reg) size, options(nostack));
+    }
+}
+
+/// Adds to the live bytes of a lane and returns what they were before, in one instruction.
+///
+/// # Safety
+/// The lane is valid.
+#[inline(always)]
+unsafe fn grow(lane: *mut Lane, usable: u64) -> i64 {
+    let mut r = usable;
+    // SAFETY: the caller's promise; as for `add`.
+    unsafe {
+        asm!("xadd qword ptr [{l} + {o}], {r}", l = in(reg) lane, o = const offset_of!(Lane, live), r = inout(reg) r, options(nostack))
+    };
+    r as i64
+}
+
+/// Reserves the words of a ring: adds and returns the value before, in one instruction.
 ///
 /// # Safety
 /// `p` is valid.
 #[inline(always)]
 unsafe fn xadd(p: *mut u64, v: u64) -> u64 {
     let mut r = v;
-    // SAFETY: as for add.
+    // SAFETY: as for `add`.
     unsafe { asm!("xadd qword ptr [{p}], {r}", p = in(reg) p, r = inout(reg) r, options(nostack)) };
     r
 }
@@ -178,12 +207,12 @@ pub unsafe fn on_alloc(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usiz
     unsafe {
         let lane = (*hot).lane;
         let usable = usable(p);
-        let cell = (*lane).counts.get_unchecked(func as usize);
-        add(cell.as_ptr(), 1);
-        add(cell.as_ptr().add(1), size as u64);
-        let live = xadd((*lane).live.as_ptr().cast(), usable as u64).wrapping_add(usable as u64) as i64;
+        count(lane, func, size as u64);
+        add!(lane, blocks, 1);
+        let live = grow(lane, usable as u64).wrapping_add(usable as i64);
         if live > (*lane).hi.load(Relaxed) {
-            (*lane).hi.store(live, Relaxed);
+            (*lane).hi_blocks.store((*lane).blocks.load(Relaxed), Relaxed);
+            (*lane).hi.store(live, Release);
         }
         if (*hot).mode == FULL {
             push_alloc(hot, func, p, size, usable, flags);
@@ -261,6 +290,16 @@ unsafe fn draw(hot: *mut Hot) -> i64 {
     }
 }
 
+/// A block of the lane's ends.
+#[inline(always)]
+unsafe fn shrink(lane: *mut Lane, usable: usize) {
+    // SAFETY: the caller's lane.
+    unsafe {
+        add!(lane, live, (usable as u64).wrapping_neg());
+        add!(lane, blocks, -1);
+    }
+}
+
 /// Records a free that is about to happen.
 ///
 /// # Safety
@@ -271,8 +310,9 @@ pub unsafe fn on_free(hot: *mut Hot, func: u8, p: *mut libc::c_void) {
     unsafe {
         let lane = (*hot).lane;
         let usable = usable(p);
-        add((*lane).counts.get_unchecked(func as usize).as_ptr(), 1);
-        add((*lane).live.as_ptr().cast(), (usable as u64).wrapping_neg());
+        let cell = (*lane).counts.get_unchecked(func as usize).as_ptr();
+        asm!("add qword ptr [{c}], 1", c = in(reg) cell, options(nostack));
+        shrink(lane, usable);
         let mode = (*hot).mode;
         if mode == FULL || mode == FAST && was_recorded(p, usable) {
             push_free(hot, op::FREE, p, usable);
@@ -339,8 +379,7 @@ pub unsafe fn on_realloc_end(hot: *mut Hot, func: u8, old: *mut libc::c_void, wa
             on_failed(hot);
             return;
         }
-        add((*lane).live.as_ptr().cast(), (was.usable as u64).wrapping_neg());
-        add((*lane).replaced.as_ptr().cast(), 1);
+        shrink(lane, was.usable);
         if !p.is_null() {
             let in_place = if p == old { record::IN_PLACE } else { 0 };
             on_alloc(hot, func, p, size, record::REPLACES | in_place);
@@ -359,7 +398,7 @@ pub unsafe fn on_realloc_end(hot: *mut Hot, func: u8, old: *mut libc::c_void, wa
 #[inline(never)]
 pub unsafe fn on_failed(hot: *mut Hot) {
     // SAFETY: the caller's hot.
-    unsafe { add((*(*hot).lane).failed.as_ptr().cast(), 1) };
+    unsafe { add!((*hot).lane, failed, 1) };
 }
 
 /// Whether `len` bytes at `at` lie in the words of one block: told by the address alone, so that a handler which begins a new block at
@@ -423,7 +462,7 @@ unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64)
             if !begin_block(hot) {
                 // Back to an address at which nothing fits, whatever was reserved beyond.
                 (*hot).cur &= !(BLOCK as u64 - 1);
-                add((*(*hot).lane).lost.as_ptr().cast(), 1);
+                add!((*hot).lane, lost, 1);
                 sys::restore_signals(signals);
                 return;
             }

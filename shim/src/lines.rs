@@ -40,6 +40,14 @@ fn cstr<'a>(p: *const c_char) -> &'a [u8] {
     if p.is_null() { b"" } else { unsafe { CStr::from_ptr(p) }.to_bytes() }
 }
 
+/// The most by which usable size exceeds requested size in glibc, for blocks below `big`: a chunk is a multiple of 16 bytes with 8 for
+/// its head, and a rest of 16 that is too small for a chunk of its own stays with the block. From the size on that malloc maps singly
+/// (128 KiB, unless the program sets it otherwise) the rest of the page comes on top. Aligned allocations: see `slack_aligned`.
+fn glibc_slack() -> u64 {
+    // SAFETY: settings are read-only.
+    if unsafe { CONFIG.big } < (128 << 10) - 64 { 31 } else { 4096 + 31 }
+}
+
 /// Writes the header line. One thread.
 pub fn header_now() {
     let mut t = stage();
@@ -86,7 +94,7 @@ pub fn header_now() {
             .field("page", 4096);
         t.str(",\"allocator\":");
         match real::ALLOCATOR {
-            real::Allocator::Glibc => t.str("\"glibc\",\"slack\":24"),
+            real::Allocator::Glibc => t.str("\"glibc\"").field("slack", glibc_slack()),
             real::Allocator::Program => t.str("\"the program's own, not seen\",\"slack\":null"),
             real::Allocator::Other => t.quoted(cstr(real::ALLOCATOR_FILE)).str(",\"slack\":null"),
         };
@@ -380,16 +388,14 @@ pub fn totals() -> Totals {
     unsafe {
         for i in 0..LANES.load(Acquire) {
             let lane = spool::lane(i);
-            let mut replaced = (*lane).replaced.load(Relaxed) as i64;
             for (f, sum) in s.fns.iter_mut().enumerate() {
                 let cell = &(*lane).counts[f % FNS_MAX];
                 let calls = cell[0].load(Relaxed);
                 sum[0] += calls;
                 sum[1] += cell[1].load(Relaxed);
                 s.counted += calls;
-                replaced += if f >= func::FIRST_FREE as usize { calls as i64 } else { -(calls as i64) };
             }
-            s.blocks -= replaced;
+            s.blocks += (*lane).blocks.load(Relaxed);
             s.live += (*lane).live.load(Relaxed);
             s.failed += (*lane).failed.load(Relaxed);
             s.lost += (*lane).lost.load(Relaxed);
@@ -402,6 +408,8 @@ pub fn totals() -> Totals {
 static mut LAST_COUNTED: u64 = u64::MAX;
 static mut LAST_LANE: [u64; LANES_MAX] = [0; LANES_MAX];
 static mut LANE_ROWS_AT: u64 = 0;
+/// Blocks at the maximum of each lane's row, while the rows are made.
+static mut AT_HI: [u8; 16 << 10] = [0; 16 << 10];
 
 /// Forgets what was written before (forked child).
 pub fn restart_counts() {
@@ -436,41 +444,43 @@ pub fn calls(now: u64, last: bool) {
         let every = if lanes > 4 { 1_000_000_000 } else { 0 };
         if last || now - LANE_ROWS_AT.min(now) >= every {
             LANE_ROWS_AT = now;
-            lane_rows(&mut t, lanes);
+            let mut at_hi = Text::over(&mut *(&raw mut AT_HI));
+            lane_rows(&mut t, &mut at_hi, lanes);
+            t.str("],\"hi_blocks\":[").bytes(at_hi.as_bytes());
         }
         t.str("]}\n");
         sink::write(t.as_bytes());
     }
 }
 
-unsafe fn lane_rows(t: &mut Text, lanes: u32) {
+unsafe fn lane_rows(t: &mut Text, at_hi: &mut Text, lanes: u32) {
     let mut first = true;
     for i in 0..lanes {
         // SAFETY: lanes below LANES exist; the lock is held.
         unsafe {
             let lane = spool::lane(i);
-            let (mut allocs, mut bytes, mut frees) = (0, 0, (*lane).replaced.load(Relaxed));
-            for f in 0..FNS.len() {
-                let n = (*lane).counts[f % FNS_MAX][0].load(Relaxed);
-                if f >= func::FIRST_FREE as usize {
-                    frees += n;
-                } else {
-                    allocs += n;
-                    bytes += (*lane).counts[f % FNS_MAX][1].load(Relaxed);
-                }
+            let (mut allocs, mut bytes) = (0, 0);
+            for cell in (*lane).counts.iter().take(func::FIRST_FREE as usize) {
+                allocs += cell[0].load(Relaxed);
+                bytes += cell[1].load(Relaxed);
             }
+            let blocks = (*lane).blocks.load(Relaxed);
+            let frees = (allocs as i64 - blocks).max(0) as u64;
             let live = (*lane).live.load(Relaxed);
-            let hi = (*lane).hi.load(Relaxed);
+            let hi = (*lane).hi.load(Acquire);
+            let hi_blocks = if hi > live { (*lane).hi_blocks.load(Relaxed) } else { blocks };
             if allocs + frees == LAST_LANE[i as usize % LANES_MAX] {
                 continue;
             }
             LAST_LANE[i as usize % LANES_MAX] = allocs + frees;
             // The thread may be setting it now; what it would miss is no higher than what was just read.
+            (*lane).hi_blocks.store(blocks, Relaxed);
             (*lane).hi.store(live, Relaxed);
+            at_hi.str(if first { "" } else { "," }).int(hi_blocks);
             t.str(if first { "[" } else { ",[" }).num(i as u64).str(",").num(allocs).str(",").num(bytes).str(",").num(frees).str(",");
             t.int(live).str(",").int(hi.max(live)).str("]");
             first = false;
-            if t.room() < 256 {
+            if t.room() < 256 || at_hi.room() < 32 {
                 return;
             }
         }

@@ -92,13 +92,32 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
     let peak = counts.lower + (counts.upper - counts.lower) / 2;
     heap.peak_bytes = Bytes::of_balance(peak);
     heap.peak_at_s = Some(Nanos(counts.lower_at).seconds_since(start));
-    let slack_of = |blocks: i64| image.header.slack.map(|slack| Bytes(slack.saturating_mul(blocks.max(0) as u64)));
-    heap.peak_bound_bytes = slack_of(counts.most_blocks)
+    let recorded = image.heap.slack.unwrap_or_default();
+    heap.peak_bound_bytes = counts
+        .lower_blocks
+        .and_then(|blocks| slack(image, blocks, recorded.peak.saturating_add(recorded.bound), counts.lower))
         .map(|slack| Bytes::of_balance(counts.upper - peak).max(Bytes::of_balance(peak - counts.lower) + slack));
-    heap.live_bound_bytes = slack_of(counts.blocks);
+    heap.live_bound_bytes = slack(image, counts.blocks, recorded.live, counts.lanes_live());
     heap.leaked_allocs = heap.live_allocs;
     heap.leaked_bytes = heap.live_bytes;
     heap.usable = Usable { live_bytes: heap.live_bytes, peak_bytes: heap.peak_bytes };
+}
+
+/// What an aligned block can have beyond another: the room before and behind it that is too small for a chunk of its own.
+const ALIGNED_SLACK: u64 = 16;
+/// What a block can have that the allocator mapped by itself: the rest of its page.
+const MAPPED_SLACK: u64 = 4096;
+
+/// By how much `usable` bytes in `blocks` blocks exceed what was asked for, at most; `recorded`: the part of blocks that are events.
+fn slack(image: &ImageEnd, blocks: i64, recorded: i64, usable: i64) -> Option<Bytes> {
+    let each = image.header.slack?;
+    // Of `operator new` only the allocator knows which calls were aligned.
+    let aligned = |name: &str| name.contains("align") || name.contains("valloc") || name.contains("new");
+    let any_aligned = image.counts.by_fn.iter().enumerate().any(|(func, row)| row.0 > 0 && aligned(&function_name(&image.header, func)));
+    // Where recording was lowered the big blocks are no events from there on.
+    let more = if any_aligned { ALIGNED_SLACK } else { 0 } + if image.heap.slack.is_none() { MAPPED_SLACK } else { 0 };
+    let blocks = (blocks.max(0) as u64).saturating_mul(each.saturating_add(more));
+    Some(Bytes(blocks.saturating_add_signed(recorded.max(0)).min(usable.max(0) as u64)))
 }
 
 fn requested(image: &ImageEnd) -> Bytes {

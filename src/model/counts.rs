@@ -12,6 +12,7 @@ pub struct LaneCount {
     pub bytes: u64,
     pub frees: u64,
     pub live: i64,
+    pub blocks: i64,
 }
 
 /// See the module.
@@ -36,8 +37,12 @@ pub struct Counts {
     pub lower_at: u64,
     /// … and at most this.
     pub upper: i64,
-    /// Most blocks live at a row.
-    pub most_blocks: i64,
+    /// Blocks that were live when it was `lower`; `None` where the trace does not say.
+    pub lower_blocks: Option<i64>,
+    /// Of the parent, live at the fork.
+    inherited_blocks: i64,
+    /// Σ of the lanes.
+    blocks_level: i64,
 }
 
 /// Functions above are a damaged line's.
@@ -50,9 +55,16 @@ const LANE_COUNT_MAX: u64 = 1 << 48;
 
 impl Counts {
     /// Starts with what a fork inherited.
-    pub fn new(inherited: i64) -> Self {
-        let inherited = held(inherited);
-        Counts { inherited, lower: inherited, upper: inherited, ..Counts::default() }
+    pub fn new(inherited: i64, blocks: i64) -> Self {
+        let (inherited, inherited_blocks) = (held(inherited), held(blocks));
+        Counts {
+            inherited,
+            inherited_blocks,
+            lower: inherited,
+            upper: inherited,
+            lower_blocks: Some(inherited_blocks),
+            ..Counts::default()
+        }
     }
 
     /// Reads one line. Cumulative rows never go back: an older line (a trace beside a newer spool) changes nothing. Which is the older is
@@ -73,30 +85,41 @@ impl Counts {
         if line.t >= self.t || ahead {
             (self.live, self.blocks, self.t) = (held(line.live), held(line.blocks), line.t.max(self.t));
         }
-        self.most_blocks = self.most_blocks.max(held(line.blocks));
 
         // In this interval every lane's maximum was its `hi`; when, is known only where just one lane changed.
         let mut upper = self.level;
         let mut exact = self.level;
-        for &(lane, allocs, bytes, frees, live, hi) in &line.lanes {
+        let mut exact_blocks = (line.hi_blocks.len() == line.lanes.len()).then_some(self.blocks_level);
+        for (i, &(lane, allocs, bytes, frees, live, hi)) in line.lanes.iter().enumerate() {
             if lane > LANE_MAX {
                 continue;
             }
             let row = self.lanes.entry(lane).or_default();
             let live = held(live);
+            let blocks = held(allocs.min(LANE_COUNT_MAX) as i64 - frees.min(LANE_COUNT_MAX) as i64);
+            let at_hi = line.hi_blocks.get(i).map_or(row.blocks, |b| if hi > row.live { held(*b) } else { row.blocks });
+            exact_blocks = exact_blocks.map(|sum| sum + at_hi - row.blocks);
+            self.blocks_level += blocks - row.blocks;
             let hi = held(hi).max(live).max(row.live);
             upper += hi - row.live;
             exact += hi - row.live;
             self.level += live - row.live;
-            *row = LaneCount { allocs: allocs.min(LANE_COUNT_MAX), bytes: bytes.min(COUNT_MAX), frees: frees.min(LANE_COUNT_MAX), live };
+            *row = LaneCount {
+                allocs: allocs.min(LANE_COUNT_MAX),
+                bytes: bytes.min(COUNT_MAX),
+                frees: frees.min(LANE_COUNT_MAX),
+                live,
+                blocks,
+            };
         }
         if line.lanes.len() > 1 {
-            exact = self.level;
+            (exact, exact_blocks) = (self.level, Some(self.blocks_level));
         }
         self.upper = self.upper.max(upper + self.inherited);
-        for level in [self.level, exact] {
+        for (level, blocks) in [(self.level, Some(self.blocks_level)), (exact, exact_blocks)] {
             if level + self.inherited > self.lower {
                 (self.lower, self.lower_at) = (level + self.inherited, line.t);
+                self.lower_blocks = blocks.map(|b| b + self.inherited_blocks);
             }
         }
     }
@@ -122,16 +145,29 @@ mod tests {
 
     #[test]
     fn one_lane_has_an_exact_peak_and_two_have_a_bound() {
-        let mut c = Counts::new(0);
+        let mut c = Counts::new(0, 0);
         c.read(&Calls { t: 1, lanes: vec![(0, 1, 10, 0, 10, 50)], ..Calls::default() });
-        assert_eq!((c.lower, c.upper), (50, 50));
+        assert_eq!((c.lower, c.upper, c.lower_blocks), (50, 50, None));
         c.read(&Calls { t: 2, lanes: vec![(0, 1, 10, 0, 10, 50), (1, 1, 5, 0, 30, 40)], ..Calls::default() });
         assert_eq!((c.lower, c.upper), (50, 90));
     }
 
     #[test]
+    fn blocks_at_the_peak_are_those_of_its_instant_not_of_a_line() {
+        let mut c = Counts::new(0, 0);
+        c.read(&Calls { t: 1, lanes: vec![(0, 100, 10, 100, 0, 5000)], hi_blocks: vec![70], ..Calls::default() });
+        assert_eq!((c.lower, c.lower_blocks), (5000, Some(70)));
+        // Lower maxima change nothing; of two lanes only what the line says of both at once is one instant.
+        c.read(&Calls { t: 2, lanes: vec![(0, 200, 10, 200, 0, 4000)], hi_blocks: vec![90], ..Calls::default() });
+        assert_eq!((c.lower, c.lower_blocks), (5000, Some(70)));
+        let rows = vec![(0, 300, 10, 250, 6000, 6000), (1, 10, 1, 8, 100, 900)];
+        c.read(&Calls { t: 3, lanes: rows, hi_blocks: vec![50, 9], ..Calls::default() });
+        assert_eq!((c.lower, c.upper, c.lower_blocks), (6100, 6900, Some(52)));
+    }
+
+    #[test]
     fn an_older_line_changes_nothing() {
-        let mut c = Counts::new(0);
+        let mut c = Counts::new(0, 0);
         c.read(&Calls { t: 5, fns: vec![(0, 10, 100)], live: 7, failed: 2, ..Calls::default() });
         c.read(&Calls { t: 4, fns: vec![(0, 9, 90)], live: 6, failed: 1, ..Calls::default() });
         assert_eq!((c.by_fn[0], c.live, c.failed), ((10, 100), 7, 2));

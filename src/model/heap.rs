@@ -35,6 +35,8 @@ pub struct Heap {
     lanes: Vec<LaneState>,
     requested: Track,
     usable: Track,
+    /// Usable less requested bytes, where not every block is an event.
+    slack: Option<Track>,
     /// Bytes and blocks of the selected sizes.
     selected: Option<(Track, Track)>,
     tick_ns: u64,
@@ -57,19 +59,22 @@ pub struct Heap {
 pub struct HeapEnd {
     pub requested: Peak,
     pub usable: Peak,
+    /// Fast mode: usable less requested bytes of the blocks that are events.
+    pub slack: Option<Peak>,
     pub selected: Option<(Peak, Peak)>,
     pub live_blocks: u64,
 }
 
 impl Heap {
     /// `inherited`: usable bytes that were live at the fork; `selected`: sizes to follow on their own.
-    pub fn new(tick_ns: u64, inherited: i64, selected: &[u64]) -> Self {
+    pub fn new(tick_ns: u64, inherited: i64, selected: &[u64], fast: bool) -> Self {
         Heap {
             kinds: KindTable::new(selected),
             totals: Totals::default(),
             lanes: Vec::new(),
             requested: Track::new(inherited, true),
             usable: Track::new(inherited, false),
+            slack: fast.then(|| Track::new(0, true)),
             selected: (!selected.is_empty()).then(|| (Track::new(0, true), Track::new(0, true))),
             tick_ns: tick_ns.max(1),
             group: None,
@@ -196,6 +201,13 @@ impl Heap {
         };
         play(&mut self.requested, |s| &s.requested);
         play(&mut self.usable, |s| &s.usable);
+        if let Some(slack) = &mut self.slack {
+            let of = |b: &Batch| b.steps.usable.iter().zip(&b.steps.requested).map(|(u, r)| u.wrapping_sub(*r)).collect::<Vec<i64>>();
+            let changes: Vec<Vec<i64>> = batches.iter().map(of).collect();
+            let played: Vec<Played> =
+                batches.iter().zip(&changes).map(|(b, c)| Played { lane: b.lane, windows: &b.windows, changes: c }).collect();
+            slack.play(&played, &runs, end);
+        }
         if let Some((bytes, count)) = &mut self.selected {
             play(bytes, |s| &s.selected);
             play(count, |s| &s.selected_count);
@@ -214,7 +226,7 @@ impl Heap {
         let selected = self.selected.map(|(bytes, count)| (bytes.finish(), count.finish()));
         let mut requested = self.requested.finish();
         requested.bound = requested.bound.saturating_add_unsigned(self.settled.1);
-        let end = HeapEnd { requested, usable: self.usable.finish(), selected, live_blocks };
+        let end = HeapEnd { requested, usable: self.usable.finish(), slack: self.slack.map(Track::finish), selected, live_blocks };
         (end, self.kinds, self.totals)
     }
 }

@@ -103,9 +103,10 @@ impl Image {
         if inherited > 0 {
             timeline.note(header.mono_ns, Series::Heap, Bytes::of_balance(inherited).0);
         }
+        let inherited_blocks = header.inherited.as_ref().map_or(0, |i| i.blocks);
         Image {
-            heap: Heap::new(header.tick_ns, inherited, &interest.sizes),
-            counts: Counts::new(inherited),
+            heap: Heap::new(header.tick_ns, inherited, &interest.sizes, header.mode == "fast"),
+            counts: Counts::new(inherited, inherited_blocks),
             threads: ThreadBook::default(),
             maps: MapFeed::new(header.page),
             timeline,

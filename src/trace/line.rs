@@ -159,6 +159,8 @@ pub struct Calls {
     pub lost: u64,
     /// lane, allocs, bytes, frees, live, hi
     pub lanes: Vec<(u32, u64, u64, u64, i64, i64)>,
+    /// For each row of `lanes`: live blocks when the lane's bytes were highest.
+    pub hi_blocks: Vec<i64>,
 }
 
 #[derive(Debug, Deserialize)]

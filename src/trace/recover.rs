@@ -224,7 +224,7 @@ fn push_counts(spool: &Spool, work: &[Work], t: u64, out: &mut Vec<u8>) {
     let first_free = memshim_format::record::func::FIRST_FREE as usize;
     let mut fns = [[0u64; 2]; memshim_format::spool::FNS_MAX];
     let (mut live, mut blocks, mut failed, mut lost) = (0i64, 0i64, 0u64, 0u64);
-    let mut rows = Vec::new();
+    let (mut rows, mut at_hi) = (Vec::new(), Vec::new());
     for w in work {
         let l = &w.lane;
         for (sum, own) in fns.iter_mut().zip(&l.counts) {
@@ -236,18 +236,20 @@ fn push_counts(spool: &Spool, work: &[Work], t: u64, out: &mut Vec<u8>) {
         lost = lost.saturating_add(l.lost);
         let sum = |of: &[[u64; 2]], i: usize| of.iter().fold(0u64, |s, c| s.saturating_add(c[i]));
         let allocs = sum(&l.counts[..first_free], 0);
-        let frees = sum(&l.counts[first_free..], 0).saturating_add(l.replaced);
-        blocks = blocks.saturating_add((allocs as i64).saturating_sub_unsigned(frees));
+        let frees = (allocs as i64).saturating_sub(l.blocks).max(0);
+        blocks = blocks.saturating_add(l.blocks);
+        at_hi.push(if l.hi > l.live { l.hi_blocks } else { l.blocks }.to_string());
         rows.push(format!("[{},{allocs},{},{frees},{},{}]", w.number, sum(&l.counts[..first_free], 1), l.live, l.hi.max(l.live)));
     }
     let fns: Vec<String> = fns.iter().enumerate().filter(|(_, c)| c[0] > 0).map(|(i, c)| format!("[{i},{},{}]", c[0], c[1])).collect();
     push_line(
         out,
         format_args!(
-            r#"{{"type":"calls","t":{t},"fns":[{}],"live":{live},"blocks":{blocks},"failed":{},"lost":{lost},"lanes":[{}]}}"#,
+            r#"{{"type":"calls","t":{t},"fns":[{}],"live":{live},"blocks":{blocks},"failed":{},"lost":{lost},"lanes":[{}],"hi_blocks":[{}]}}"#,
             fns.join(","),
             failed.max(spool.failed),
-            rows.join(",")
+            rows.join(","),
+            at_hi.join(",")
         ),
     );
 }

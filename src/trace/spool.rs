@@ -61,9 +61,9 @@ pub struct Spool {
 pub struct Lane {
     pub counts: [[u64; 2]; layout::FNS_MAX],
     pub live: i64,
-    /// Blocks that reallocs ended.
-    pub replaced: u64,
+    pub blocks: i64,
     pub hi: i64,
+    pub hi_blocks: i64,
     pub failed: u64,
     pub lost: u64,
     pub tid: u32,
@@ -172,8 +172,9 @@ impl Spool {
         Ok(Lane {
             counts: std::array::from_fn(|i| std::array::from_fn(|j| f.u64(offset_of!(L, counts) + i * 16 + j * 8))),
             live: f.i64(offset_of!(L, live)),
-            replaced: f.u64(offset_of!(L, replaced)),
+            blocks: f.i64(offset_of!(L, blocks)),
             hi: f.i64(offset_of!(L, hi)),
+            hi_blocks: f.i64(offset_of!(L, hi_blocks)),
             failed: f.u64(offset_of!(L, failed)),
             lost: f.u64(offset_of!(L, lost)),
             tid: f.u32(offset_of!(L, tid)),

@@ -228,10 +228,12 @@ pub struct Lane {
     pub counts: [[AtomicU64; 2]; FNS_MAX],
     /// Live usable bytes: what this thread allocated less what it freed.
     pub live: AtomicI64,
-    /// Blocks that a realloc of this thread ended: live blocks are allocation calls − free calls − replaced.
-    pub replaced: AtomicU64,
+    /// Live blocks: those this thread allocated less those it freed. What its reallocs ended is allocation calls − free calls − blocks.
+    pub blocks: AtomicI64,
     /// Most that `live` was since the drain last looked.
     pub hi: AtomicI64,
+    /// Live blocks at that instant. Written before `hi`: who reads `hi` first has blocks of an instant when `live` was no lower.
+    pub hi_blocks: AtomicI64,
     /// Calls that failed.
     pub failed: AtomicU64,
     /// Events counted but not recorded: the ring was full.
