@@ -1,6 +1,9 @@
 //! Promises about storage trouble: the target does not notice.
 mod support;
-use support::{Mode, Program};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use support::{Mode, Need, Program};
 
 promises! {
     a_full_disk_is_survived: "confined.c" ["storage"].trace_at("/dev/full").trouble();
@@ -23,4 +26,102 @@ fn a_capped_trace_says_what_it_left_out() {
     let trace = support::run_dir("a_capped_trace_says_what_it_left_out").join("full/trace/trace.jsonl");
     let bytes = std::fs::metadata(&trace).expect("a trace").len();
     assert!(bytes < 1 << 20, "the trace is {bytes} bytes long");
+    // It says that the cap lowered recording, and when; that the trace then has parts of blocks only goes without saying.
+    let missing = report["runs"][0]["missing"].as_array().expect("missing");
+    let (lowered, others): (Vec<&Value>, Vec<&Value>) =
+        missing.iter().partition(|m| m["why"].as_str().unwrap_or("").contains("MEMSHIM_MAX"));
+    assert!(!lowered.is_empty() && lowered.iter().all(|m| m["what"].as_str().unwrap_or("").contains(" s on")), "{missing:?}");
+    assert!(others.is_empty() && number("unknown_frees") == 0, "{others:?} {events}");
+}
+
+/// Runs `script` in a shell with `$SHIM`, `$LOOP` (malloc and free, `$TIMES` times), `$MEMSHIM` and a folder `$DIR`; gives what it printed.
+fn in_shell(test: &str, script: &str, mode: &str, times: u64) -> String {
+    let dir = support::fresh_dir(&format!("{test}-{mode}"));
+    let program = support::build("loop.c", "loop", &[]);
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]).env("SHIM", support::shim()).env("LOOP", program).env("MEMSHIM", support::memshim());
+    let out = command.env("DIR", &dir).env("MEMSHIM_MODE", mode).env("TIMES", times.to_string()).output().expect("a shell");
+    assert!(out.status.success(), "{test}: {}: {}", out.status, support::lossy(&out.stderr));
+    support::lossy(&out.stdout)
+}
+
+/// Every call is counted, a write that failed is why some are lost, and the end is known.
+fn hold_what_could_not_be_written(test: &str, mode: &str, report: &Value, times: u64) {
+    let run = &report["runs"][0];
+    let number = |key: &str| run["events"][key].as_u64().unwrap_or_else(|| panic!("no events.{key}: {run}"));
+    let (counted, recorded, lost) = (number("counted"), number("recorded"), number("lost"));
+    assert_eq!((counted, run["heap"]["allocs"].as_u64()), (2 * times, Some(times)), "{test} {mode}: {}", run["events"]);
+    assert_eq!(counted, recorded + lost, "{test} {mode}");
+    assert_eq!((&run["end"]["kind"], &run["end"]["code"]), (&"exited".into(), &0.into()), "{test} {mode}: {}", run["missing"]);
+    if mode == "full" {
+        let says = |m: &Value| m["why"].as_str().unwrap_or("").contains("could not be written any more");
+        let missing = run["missing"].as_array().expect("missing");
+        assert!(lost > counted / 2 && missing.iter().any(says) && missing.iter().all(says), "{test} {mode}: {lost} lost, {missing:?}");
+    }
+}
+
+#[test]
+fn what_a_private_spool_could_not_write_is_lost_and_said() {
+    for trace in ["t.jsonl", "t.jsonl.zst"] {
+        for mode in ["full", "fast"] {
+            // The limit leaves no room for a shared spool; compressed, a trace of so few kinds needs more calls to reach it.
+            let times = if trace.ends_with("zst") { 3_000_000 } else { 300_000 };
+            let script =
+                format!(r#"ulimit -f 40; LD_PRELOAD="$SHIM" MEMSHIM_OUT="$DIR/{trace}" "$LOOP" malloc+free $TIMES 2> "$DIR/said""#);
+            let test = format!("what_a_private_spool_could_not_write-{trace}");
+            in_shell(&test, &script, mode, times);
+            let dir = support::run_dir(&format!("{test}-{mode}"));
+            let report = serde_json::from_str(&support::analyze(&dir.join(trace)).expect("a report")).expect("JSON");
+            hold_what_could_not_be_written(&test, mode, &report, times);
+            let said = std::fs::read_to_string(dir.join("said")).expect("stderr");
+            assert_eq!(said.lines().count(), (mode == "full") as usize, "{said}");
+        }
+    }
+}
+
+#[test]
+fn an_exit_with_a_full_disk_is_an_exit() {
+    let test = "an_exit_with_a_full_disk_is_an_exit";
+    if support::lacks(test, &[Need::Root, Need::Command("unshare")]) {
+        return;
+    }
+    let disk = r#"mount -t tmpfs -o size=500k none "$DIR" || exit 77;"#;
+    for (how, run) in [
+        ("alone", r#"LD_PRELOAD="$SHIM" MEMSHIM_OUT="$DIR/t.jsonl" "$LOOP" malloc+free $TIMES 2> /dev/null"#),
+        ("run", r#""$MEMSHIM" run -q -o "$DIR/t.jsonl" -- "$LOOP" malloc+free $TIMES 2> /dev/null"#),
+    ] {
+        for mode in ["full", "fast"] {
+            let script = format!(r#"unshare -m /bin/sh -c '{disk} {run}; "$MEMSHIM" analyze --json "$DIR/t.jsonl"'"#);
+            let text = in_shell(&format!("{test}-{how}"), &script, mode, 600_000);
+            let report = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+            hold_what_could_not_be_written(&format!("{test}-{how}"), mode, &report, 600_000);
+        }
+    }
+}
+
+/// A number of other calls must not pass for the program's: what is not seen is said, and has no bound.
+#[test]
+fn a_heap_that_is_not_seen_is_said_to_be_so() {
+    let test = "a_heap_that_is_not_seen_is_said_to_be_so";
+    let report = |trace: &Path| -> Value { serde_json::from_str(&support::analyze(trace).expect("a report")).expect("JSON") };
+    let own = support::build("heap_own.c", "heap_own", &[]);
+    let mut commands = vec![("own", Command::new(own))];
+    if !support::lacks(test, &[Need::Command("valgrind")]) {
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["-q", "--tool=memcheck"]).arg(support::build("loop.c", "loop", &[])).args(["malloc+free", "1000"]);
+        commands.push(("valgrind", valgrind));
+    }
+    for (name, mut command) in commands {
+        let dir = support::fresh_dir(&format!("{test}-{name}"));
+        let trace = dir.join("trace.jsonl");
+        let out =
+            command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_OUT", &trace).env("MEMSHIM_MODE", "full").output().expect("start");
+        assert!(out.status.success(), "{name}: {}", support::lossy(&out.stderr));
+        // valgrind starts its tool by exec: the last image is the program.
+        let report = report(&trace);
+        let heap = &report["runs"].as_array().and_then(|runs| runs.last()).expect("a run")["heap"];
+        assert_eq!((&heap["seen"], &heap["peak_bound_bytes"]), (&false.into(), &Value::Null), "{name}: {heap}");
+        let text = Command::new(support::memshim()).arg("analyze").arg(&trace).output().expect("analyze");
+        assert!(support::lossy(&text.stdout).contains("not seen: the allocator is "), "{}", support::lossy(&text.stdout));
+    }
 }

@@ -87,6 +87,21 @@ pub unsafe fn name(o: *const Object) -> *const c_char {
     unsafe { (*o).name }
 }
 
+/// Whether the file name of an object is one that `wanted` says.
+pub fn any_object(wanted: impl Fn(&[u8]) -> bool) -> bool {
+    let mut o = program();
+    // SAFETY: the loader's list and its strings.
+    unsafe {
+        while !o.is_null() {
+            if !(*o).name.is_null() && wanted(CStr::from_ptr((*o).name).to_bytes()) {
+                return true;
+            }
+            o = (*o).next;
+        }
+    }
+    false
+}
+
 /// Looks for `name` in the objects from `from` on.
 pub fn find_from(from: *const Object, name: &[u8]) -> Option<Found> {
     let mut o = from;

@@ -9,6 +9,7 @@ use crate::text::Text;
 use crate::{drain, lines, proc, real, snapshot, tls, writer};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
+use memshim_format::spool::{HOWS, NO_CODE};
 
 /// 0 nothing yet, 1 being set up, 2 recording, 3 not recording (switched off, excluded, or no trace to be had).
 static PHASE: AtomicU32 = AtomicU32::new(0);
@@ -169,6 +170,7 @@ unsafe fn begin_child() {
         let (old_fd, old_id) = (SPOOL.fd, SPOOL.id);
         crate::table::TABLE.release();
         sys::unmap(SPOOL.base, memshim_format::spool::TABLE_OFF);
+        SPOOL.base = core::ptr::null_mut();
         if old_fd >= 0 && sys::identity(old_fd) == old_id {
             sys::close(old_fd);
         }
@@ -383,12 +385,29 @@ pub fn finish(how: &str, code: Option<i32>) {
             lane::switch_mode(0);
             drain::drain(true);
             let now = sys::now();
-            sink::lift_cap();
-            lines::calls(now, true);
-            snapshot::sample(now);
-            snapshot::snap("exit");
-            lines::flush_group();
-            lines::end(how, code);
+            let last_lines = || {
+                lines::calls(now, true);
+                snapshot::sample(now);
+                snapshot::snap("exit");
+            };
+            // SAFETY: the lock is held.
+            let trouble = unsafe { SINK.trouble };
+            if trouble == 0 {
+                if sink::lift_cap() {
+                    lines::drop_pending();
+                    last_lines();
+                } else {
+                    last_lines();
+                    lines::flush_group();
+                }
+                lines::end(how, code);
+            } else {
+                sink::end_in_trouble(trouble, || {
+                    lines::drop_pending();
+                    last_lines();
+                    lines::end(how, code);
+                });
+            }
             // SAFETY: the lock is held.
             unsafe {
                 if SINK.trouble == 0 {
@@ -396,12 +415,23 @@ pub fn finish(how: &str, code: Option<i32>) {
                     if SPOOL.shared {
                         unlink_spool();
                     }
+                } else {
+                    leave_end(how, code, now);
                 }
             }
             drain::unlock();
         }
         sys::restore_signals(signals);
     });
+}
+
+/// The end line could not be written: the spool says it.
+unsafe fn leave_end(how: &str, code: Option<i32>, now: u64) {
+    // SAFETY: the header is there.
+    let h = unsafe { &*spool::header() };
+    h.end_code.store(code.unwrap_or(NO_CODE), Relaxed);
+    h.end_ns.store(now, Relaxed);
+    h.end_how.store(HOWS.iter().position(|h| *h == how).map_or(0, |i| i as u32 + 1), Release);
 }
 
 unsafe fn unlink_spool() {
@@ -431,10 +461,19 @@ pub extern "C" fn before_exec() {
         if writer::lock_within_a_second() {
             drain::drain(false);
             let now = sys::now();
+            let capped = sink::lift_cap();
+            if capped {
+                lines::drop_pending();
+            }
             lines::calls(now, true);
             snapshot::snap("exec");
-            lines::flush_group();
+            if !capped {
+                lines::flush_group();
+            }
             lines::exec(now);
+            if capped {
+                sink::restore_cap();
+            }
             drain::unlock();
         }
         sys::restore_signals(signals);
@@ -446,6 +485,7 @@ pub fn writing_failed(errno: i32) {
     // SAFETY: the header is there once the spool is.
     unsafe {
         if !SPOOL.base.is_null() {
+            (*spool::header()).trouble_ns.store(sys::now(), Relaxed);
             (*spool::header()).trouble.store(errno as u32, Relaxed);
         }
     }

@@ -95,7 +95,8 @@ pub fn header_now() {
         t.str(",\"allocator\":");
         match real::ALLOCATOR {
             real::Allocator::Glibc => t.str("\"glibc\"").field("slack", glibc_slack()),
-            real::Allocator::Program => t.str("\"the program's own, not seen\",\"slack\":null"),
+            real::Allocator::Program => t.str("\"the program's own, not seen\",\"slack\":null,\"heap_seen\":false"),
+            real::Allocator::Valgrind => t.str("\"valgrind's, not seen\",\"slack\":null,\"heap_seen\":false"),
             real::Allocator::Other => t.quoted(cstr(real::ALLOCATOR_FILE)).str(",\"slack\":null"),
         };
         t.str(",\"fns\":[");
@@ -109,6 +110,7 @@ pub fn header_now() {
         t.str("}\n");
     }
     sink::write(t.as_bytes());
+    sink::header_written();
 }
 
 /// Writes a `note` line.
@@ -316,11 +318,25 @@ pub fn flush_group() {
 
 /// Writes the staged batches of lanes `from..to` and starts these anew.
 unsafe fn written(t: &mut Text, from: u32, to: u32) {
-    sink::write(t.as_bytes());
+    let good = sink::is_writing() && sink::write(t.as_bytes());
     t.clear();
     for i in from..to {
+        if good {
+            // SAFETY: the lane is below LANES; the lock is held.
+            unsafe {
+                let lane = spool::lane(i);
+                let events = (&(*lane).commit)[(*lane).which.load(Relaxed) as usize & 1].events;
+                (*spool::header()).recorded.fetch_add(events as u64, Relaxed);
+            }
+        }
         drain::restart_batch(i);
     }
+}
+
+/// Forgets what is pending: it is of what a cap leaves out, and would stand after a gap.
+pub fn drop_pending() {
+    // SAFETY: the lock is held.
+    unsafe { (*spool::header()).side_len.store(0, Release) };
 }
 
 unsafe fn batch(t: &mut Text, group: u64, i: u32, lane: *mut Lane, c: &Commit, now: u64) {
@@ -345,8 +361,6 @@ unsafe fn batch(t: &mut Text, group: u64, i: u32, lane: *mut Lane, c: &Commit, n
     }
     t.field("allocs", c.allocs as u64).field("frees", c.frees as u64).field("bytes", c.bytes).signed("live", c.live).signed("peak", c.peak);
     t.str("}\n");
-    // SAFETY: the header is there; the lock is held.
-    unsafe { (*spool::header()).recorded.fetch_add(c.events as u64, Relaxed) };
 }
 
 unsafe fn flush_kinds(h: *mut Header) {
@@ -501,8 +515,10 @@ pub fn end(how: &str, code: Option<i32>) {
     // SAFETY: the header is there; the lock is held.
     let h = unsafe { &*spool::header() };
     // SAFETY: settings are read-only.
-    let recorded = if unsafe { CONFIG.mode } == FAST { s.counted - s.lost.min(s.counted) } else { h.recorded.load(Relaxed) };
-    t.field("counted", s.counted).field("recorded", recorded).field("lost", s.lost).field("failed", s.failed);
+    let recorded = if unsafe { CONFIG.mode } == FULL { h.recorded.load(Relaxed) } else { s.counted - s.lost.min(s.counted) };
+    // What could not be written is lost too.
+    let lost = if h.trouble.load(Relaxed) != 0 { s.counted - recorded.min(s.counted) } else { s.lost };
+    t.field("counted", s.counted).field("recorded", recorded).field("lost", lost).field("failed", s.failed);
     t.field("unknown_frees", h.unknown_frees.load(Relaxed));
     crate::snapshot::own(&mut t);
     t.str("}\n");
@@ -526,5 +542,14 @@ pub fn mode_lowered(mode: u32) {
     t.str("\",\"why\":\"the trace reached ").str(if mode == FAST { "three quarters of " } else { "" }).str("MEMSHIM_MAX\"");
     // SAFETY: settings are read-only.
     t.field("max", unsafe { CONFIG.max }).str("}\n");
+    sink::write(t.as_bytes());
+}
+
+/// Writes the line that says that recording was lowered to totals, because the trace could not be written.
+pub fn writing_ended(errno: i32) {
+    let mut b = [0u8; 256];
+    let mut t = Text::over(&mut b);
+    t.str("{\"type\":\"mode\"").field("t", sys::now()).str(",\"mode\":\"count\",\"why\":\"the trace could not be written any more: ");
+    t.str(sink::reason(errno)).str("\"").field("errno", errno as u64).str("}\n");
     sink::write(t.as_bytes());
 }

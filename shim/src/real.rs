@@ -35,6 +35,8 @@ pub enum Allocator {
     Glibc,
     /// In the program itself: its calls do not come to us.
     Program,
+    /// valgrind's: it takes over every malloc in the process, ours too.
+    Valgrind,
     Other,
 }
 
@@ -62,6 +64,10 @@ pub fn resolve() {
             ALLOCATOR = Allocator::Program;
             GLIBC = false;
             take_program_heap();
+        }
+        if elf::any_object(|file| has(file, b"/vgpreload_") && !has(file, b"/vgpreload_core")) {
+            ALLOCATOR = Allocator::Valgrind;
+            GLIBC = false;
         }
         CXX_BYPASSES_MALLOC = match (elf::find_next(b"_Znwm"), ALLOCATOR) {
             (Some(f), Allocator::Glibc | Allocator::Other) => {

@@ -8,9 +8,11 @@
 //! file is opened again by name and used only if it is the same.
 
 use crate::config::{CONFIG, COUNT, FAST};
+use crate::spool::{self, SPOOL};
 use crate::sys::{self, sys};
 use crate::text::Text;
 use crate::{lane, lines, proc, writer, zst};
+use core::sync::atomic::Ordering::*;
 use libc::c_int;
 
 const PATH: usize = 4200;
@@ -41,8 +43,26 @@ pub struct Sink {
     capped: bool,
     /// errno that ended the writing, 0 while all is well.
     pub trouble: i32,
+    /// Where this image's header ends: never cut below.
+    begin: u64,
+    /// To where the file may be cut for last words, the later one first.
+    cuts: [Cut; 2],
+    /// Where last words go, once writing has failed; 0 there is no place for any.
+    words_at: u64,
+    /// Last words are being written.
+    speaking: bool,
     /// Where fd 2 pointed at the start.
     stderr: (u64, u64),
+}
+
+/// The end of a whole write.
+#[derive(Clone, Copy)]
+struct Cut {
+    at: u64,
+    /// A compressed frame is open there.
+    open: bool,
+    /// Events in the trace up to there.
+    recorded: u64,
 }
 
 impl Sink {
@@ -69,6 +89,10 @@ pub static mut SINK: Sink = Sink {
     lowered: 0,
     capped: false,
     trouble: 0,
+    begin: 0,
+    cuts: [Cut { at: 0, open: false, recorded: 0 }; 2],
+    words_at: 0,
+    speaking: false,
     stderr: (0, 0),
 };
 
@@ -260,6 +284,8 @@ pub fn open_child() -> Opened {
         SINK.written = 0;
         SINK.lowered = 0;
         SINK.capped = false;
+        SINK.begin = 0;
+        SINK.words_at = 0;
         if SINK.trouble != 0 {
             return Opened::Failed("", SINK.trouble);
         }
@@ -317,6 +343,8 @@ unsafe fn set_file(fd: c_int, path: &[u8], regular: bool) {
         SINK.id = sys::identity(fd);
         SINK.regular = regular;
         SINK.foreign = false;
+        SINK.begin = 0;
+        SINK.words_at = 0;
         SINK.path = [0; PATH];
         let n = length(path).min(PATH - 1);
         SINK.packed = path.get(..n).is_some_and(|p| p.ends_with(b".zst"));
@@ -518,6 +546,7 @@ pub fn write(text: &[u8]) -> bool {
             lines::process_mark(&mut h, SINK.me);
             lines::process_mark(&mut t, SINK.owner);
         }
+        keep_cut();
         let good = if !SINK.packed {
             put([h.as_bytes(), text, t.as_bytes()])
         } else if SINK.foreign || !writer::is_current() {
@@ -552,10 +581,105 @@ unsafe fn keep_below_cap() {
     }
 }
 
-/// The last lines of a process are written whatever the cap.
-pub fn lift_cap() {
+/// The last lines of an image are written whatever the cap. True: the cap was reached, and what is pending is of what was left out.
+pub fn lift_cap() -> bool {
     // SAFETY: the lock is held.
-    unsafe { SINK.capped = false };
+    unsafe { core::mem::replace(&mut SINK.capped, false) }
+}
+
+/// The cap holds again: the image goes on after all.
+pub fn restore_cap() {
+    // SAFETY: the lock is held.
+    unsafe { SINK.capped = true };
+}
+
+/// Whether lines get into the file.
+pub fn is_writing() -> bool {
+    // SAFETY: the lock is held.
+    unsafe { SINK.trouble == 0 && !SINK.capped }
+}
+
+/// Room for last words: the line that says what happened, counts, the last snapshot and the end.
+const WORDS: u64 = 16 << 10;
+
+/// Notes where the file could be cut, should this write fail.
+unsafe fn keep_cut() {
+    // SAFETY: the lock is held or only one thread exists.
+    unsafe {
+        if SINK.begin == 0 || SPOOL.base.is_null() {
+            return;
+        }
+        let [latest, _] = SINK.cuts;
+        let here = Cut { at: SINK.written, open: zst::is_open(), recorded: (*spool::header()).recorded.load(Relaxed) };
+        if latest.at < SINK.begin {
+            SINK.cuts = [here, here];
+        } else if here.at >= latest.at + WORDS {
+            SINK.cuts = [here, latest];
+        }
+    }
+}
+
+/// Writing has failed and nobody will find a spool: the end of the file makes room for what happened and for the counts. What stood
+/// there is lost, as is what would have come; a reader sees both in the counts.
+unsafe fn last_words(errno: i32) {
+    // SAFETY: the lock is held; the descriptor was checked by who failed.
+    unsafe {
+        if !SINK.regular || SINK.foreign || SPOOL.shared || SINK.begin == 0 || errno == libc::EBADF {
+            return;
+        }
+        let [latest, before] = SINK.cuts;
+        let cut = if SINK.written >= latest.at + WORDS { latest } else { before };
+        if cut.at < SINK.begin || sys!(libc::SYS_ftruncate, SINK.fd, cut.at) != 0 {
+            return;
+        }
+        (*spool::header()).recorded.store(cut.recorded, Relaxed);
+        SINK.written = cut.at;
+        zst::cut(cut.open);
+        say(errno, || {
+            end_frame();
+            lines::writing_ended(errno);
+            end_frame();
+            SINK.words_at = SINK.written;
+            lines::calls(sys::now(), true);
+        });
+    }
+}
+
+/// In a compressed trace: what comes next is a frame of its own.
+unsafe fn end_frame() {
+    // SAFETY: the lock is held.
+    unsafe {
+        if SINK.packed {
+            zst::raw(b"", |b| put([b, b"", b""]));
+        }
+    }
+}
+
+/// Writes as if nothing had failed, within the room that was made for it.
+unsafe fn say(errno: i32, what: impl FnOnce()) {
+    // SAFETY: the lock is held.
+    unsafe {
+        SINK.trouble = 0;
+        SINK.speaking = true;
+        what();
+        SINK.speaking = false;
+        SINK.trouble = errno;
+    }
+}
+
+/// The image ends after its writing had failed: its last lines take the place of those written then.
+pub fn end_in_trouble(errno: i32, what: impl FnOnce()) {
+    // SAFETY: the lock is held.
+    unsafe {
+        if SINK.words_at == 0 || sys::identity(SINK.fd) != SINK.id && !reopen() {
+            return;
+        }
+        if sys!(libc::SYS_ftruncate, SINK.fd, SINK.words_at) == 0 {
+            SINK.written = SINK.words_at;
+            zst::cut(false);
+            say(errno, what);
+        }
+    }
 }
 
 /// Writes bytes, all of them or none as far as that can be.
@@ -620,6 +744,14 @@ pub fn note_length() {
     }
 }
 
+/// This image's header is in the file.
+pub fn header_written() {
+    // SAFETY: one thread.
+    unsafe {
+        SINK.begin = SINK.written;
+    }
+}
+
 unsafe fn reopen() -> bool {
     // SAFETY: path is zero-terminated; the lock is held.
     unsafe {
@@ -644,17 +776,25 @@ unsafe fn reopen() -> bool {
 }
 
 unsafe fn fail(errno: i32) -> bool {
+    // SAFETY: the lock is held.
+    unsafe {
+        SINK.trouble = errno;
+        if SINK.speaking {
+            return false;
+        }
+    }
     let mut b = [0u8; 512];
     let mut t = Text::over(&mut b);
     // SAFETY: the lock is held; path is zero-terminated.
     unsafe {
-        SINK.trouble = errno;
         let path = &*(&raw const SINK.path);
         t.str("memshim: cannot write ").bytes(path.get(..length(path).min(300)).unwrap_or(b"")).str(": ").str(reason(errno));
         t.str("; the program goes on, its memory is not recorded any more\n");
         complain(t.as_bytes());
     }
     crate::init::writing_failed(errno);
+    // SAFETY: the lock is held.
+    unsafe { last_words(errno) };
     false
 }
 

@@ -39,6 +39,23 @@ pub fn private() -> usize {
     unsafe { PACKER.len }
 }
 
+/// Whether a frame is open: what is written raw next ends it first.
+pub fn is_open() -> bool {
+    // SAFETY: the lock is held.
+    unsafe { PACKER.in_frame > 0 }
+}
+
+/// The file was cut to where a frame was open, or none was; an open one can only be ended (by [`raw`]).
+pub fn cut(open: bool) {
+    // SAFETY: the lock is held.
+    unsafe {
+        PACKER.in_frame = open as usize;
+        if !PACKER.stream.is_null() {
+            zstd::ZSTD_CCtx_reset(PACKER.stream, zstd::ZSTD_ResetDirective::ZSTD_reset_session_only);
+        }
+    }
+}
+
 /// A forked child's file starts with no open frame.
 pub fn reset() {
     // SAFETY: one thread.

@@ -16,7 +16,7 @@ pub fn ending(header: &Header, seen: &Ended, next_image: bool) -> End {
         return end;
     }
     if let Some(end) = &seen.end {
-        return End { kind: EndKind::Exited, code: end.code, signal: None };
+        return End { kind: EndKind::Exited, code: end.code, ..End::default() };
     }
     if seen.exec_announced {
         return End { kind: EndKind::Exec, ..End::default() };
@@ -24,14 +24,14 @@ pub fn ending(header: &Header, seen: &Ended, next_image: bool) -> End {
     if seen.running || recover::alive(&header.host.0, header.pid_ns, header.pid, header.start_ticks) {
         return End { kind: EndKind::Running, ..End::default() };
     }
-    End { kind: EndKind::Killed, ..End::default() }
+    End { kind: EndKind::Killed, unseen: seen.lowered.iter().any(|l| l.errno.is_some()), ..End::default() }
 }
 
 fn outside_status(status: &Value) -> Option<End> {
     let number = |key: &str| status.get(key).and_then(Value::as_i64).and_then(|n| i32::try_from(n).ok());
     match status.get("kind")?.as_str()? {
-        "exited" => Some(End { kind: EndKind::Exited, code: number("code"), signal: None }),
-        "signaled" | "killed" => Some(End { kind: EndKind::Signaled, code: None, signal: number("signal") }),
+        "exited" => Some(End { kind: EndKind::Exited, code: number("code"), ..End::default() }),
+        "signaled" | "killed" => Some(End { kind: EndKind::Signaled, signal: number("signal"), ..End::default() }),
         _ => None,
     }
 }
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn what_was_seen_from_outside_goes_first() {
         let mut seen = Ended { outside: Some(serde_json::json!({"status": {"kind": "signaled", "signal": 9}})), ..Ended::default() };
-        assert_eq!(ending(&Header::default(), &seen, false), End { kind: EndKind::Signaled, code: None, signal: Some(9) });
+        assert_eq!(ending(&Header::default(), &seen, false), End { kind: EndKind::Signaled, signal: Some(9), ..End::default() });
         seen.outside = None;
         assert_eq!(ending(&Header::default(), &seen, false).kind, EndKind::Killed);
         assert_eq!(ending(&Header::default(), &seen, true).kind, EndKind::Exec);

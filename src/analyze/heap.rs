@@ -17,9 +17,16 @@ pub fn events(image: &ImageEnd, mode: Mode) -> Events {
     let (recorded, lost) = match mode {
         Mode::Full if image.seen.running => (single, declared.min(rest)),
         Mode::Full => (single, rest),
+        // What a trace that could not be written does not hold was to be in it.
+        _ if image.seen.full_before && unwritten(image).is_some() => (single, rest),
         _ => (single + rest.saturating_sub(declared), declared.min(rest)),
     };
     Events { counted: recorded + lost, recorded, single, lost, unknown_frees: image.totals.unknown_frees, failed: image.counts.failed }
+}
+
+/// Why the trace could not be written to its end, where it could not.
+pub fn unwritten(image: &ImageEnd) -> Option<&str> {
+    image.seen.lowered.iter().find(|l| l.errno.is_some()).map(|l| l.why.0.as_str())
 }
 
 fn counted(image: &ImageEnd) -> u64 {
@@ -61,6 +68,10 @@ pub fn heap(image: &ImageEnd, mode: Mode, options: &Options) -> Heap {
         heap.selected = image.heap.selected.map(|(bytes, allocs)| selected(image, bytes, allocs, &options.sizes));
     }
     (heap.sizes, heap.sizes_estimated) = sizes(image, mode);
+    heap.seen = image.header.heap_seen != Some(false);
+    if !heap.seen {
+        (heap.peak_bound_bytes, heap.live_bound_bytes) = (None, None);
+    }
     heap
 }
 

@@ -4,6 +4,7 @@ use super::heap;
 use super::report::{End, EndKind, Events, Missing, Mode};
 use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
+use crate::model::units::Nanos;
 
 /// Of one image.
 pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End) -> Vec<Missing> {
@@ -19,7 +20,11 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End) -> Vec
     for (why, n) in &seen.lost {
         add("events", *n, why);
     }
-    add("events", declared.saturating_sub(seen.lost.values().sum()), "a ring was full");
+    add("events", declared.saturating_sub(seen.lost.values().sum()), "no room was left for them in a ring or in the table of live blocks");
+    if let Some(why) = heap::unwritten(image) {
+        add("events", events.lost.saturating_sub(declared), why);
+        add("calls after that", (seen.end.is_none() && !seen.recovered) as u64, "there was no room left for the last counts");
+    }
     add("calls", heap::under_way(image, mode), "the process was killed inside them");
     if mode == Mode::Full && !seen.running {
         add("events", events.lost.saturating_sub(declared), "counted, but not in what could be read of the trace");
@@ -36,20 +41,23 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End) -> Vec
     add("calls of mmap and the like", image.maps.late, "they came too late to be put in order, or twice");
     add("calls of mmap and the like", image.maps.unknown, "of a kind this version does not know");
     add("histories of mapped regions", image.maps.regions_left_out, "more than are kept; their bytes are in the sums");
-    for lowered in &seen.lowered {
-        let what =
-            if lowered.mode == "fast" { "small calls from then on (sampled only)" } else { "single calls from then on (totals only)" };
-        add(what, 1, &lowered.why.0);
-    }
     if seen.running {
         add("the latest events", 1, "the process is running: they are in its memory and come with its next batch");
     }
     if end.kind == EndKind::Killed && !seen.recovered {
-        let why = match image.header.spool.0.strip_prefix("private") {
-            Some(rest) => format!("killed, and its shared memory was private{rest}"),
+        let private = seen.notes.iter().find_map(|n| n.strip_prefix("spool private: "));
+        let why = match private.filter(|_| heap::unwritten(image).is_none()) {
+            Some(rest) => format!("killed, and its shared memory was private: {rest}"),
+            None if end.unseen => "the trace could not be written any more: it may have ended in order".to_string(),
             None => "it ended without saying so, and its spool is not beside the trace".to_string(),
         };
         add("the end", 1, &why);
+    }
+    let start = Nanos(image.header.mono_ns);
+    for lowered in &seen.lowered {
+        let what = if lowered.mode == "fast" { "small calls (sampled only)" } else { "single calls (totals only)" };
+        let from = Nanos(lowered.t).seconds_since(start);
+        all.push(Missing { what: format!("{what} from {from:.3} s on"), count: 0, why: lowered.why.0.clone() });
     }
     all
 }

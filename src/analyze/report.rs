@@ -102,6 +102,8 @@ pub struct End {
     pub code: Option<i32>,
     /// Signal, where it was ended by one and somebody saw which.
     pub signal: Option<i32>,
+    /// Nobody saw the end, and the trace could not be written any more: it may have been in order.
+    pub unseen: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -136,6 +138,8 @@ pub struct Events {
 /// Heap of a run. Full mode: by requested size unless it says usable. Fast mode: by usable size, `peak_bound_bytes` says how far off.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Heap {
+    /// False: the program's heap calls do not come to the shim (an allocator in the program, valgrind's): the numbers are of other calls.
+    pub seen: bool,
     /// Blocks allocated (reallocations included).
     pub allocs: u64,
     /// Blocks freed (old blocks of reallocations included).

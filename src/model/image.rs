@@ -38,6 +38,8 @@ pub struct Image {
     snapshots_max: usize,
     /// Usable bytes that were live at the fork: the shim's own sums begin with the process.
     inherited: i64,
+    /// What was known when recording was lowered: after that the trace has no more than a part of each block's life.
+    before: Option<Totals>,
     end: Ended,
 }
 
@@ -52,8 +54,10 @@ pub struct Ended {
     /// Said that it is about to become another image.
     pub exec_announced: bool,
     pub notes: Vec<String>,
-    /// Recording was lowered, as the trace neared its cap.
+    /// Recording was lowered: the trace neared its cap, or could not be written any more.
     pub lowered: Vec<Lowered>,
+    /// Every call was an event before.
+    pub full_before: bool,
     /// Lost events by reason.
     pub lost: BTreeMap<String, u64>,
     pub first_t: Option<Nanos>,
@@ -112,6 +116,7 @@ impl Image {
             timeline,
             snapshots_max: interest.snapshots.max(3),
             inherited,
+            before: None,
             end: Ended { last_t: Nanos(header.mono_ns), ..Ended::default() },
             header,
         }
@@ -164,7 +169,9 @@ impl Image {
             Line::Mode(lowered) => {
                 self.at(lowered.t);
                 // Which blocks are live is not known any more: results come from the exact counts, as in fast mode.
+                self.end.full_before |= self.header.mode == "full";
                 self.header.mode = "fast".into();
+                self.before.get_or_insert_with(|| self.heap.totals.clone());
                 self.end.lowered.push(lowered);
             }
             Line::End(end) => {
@@ -281,6 +288,14 @@ impl Image {
         let mut nobody = ThreadBook::default();
         let threads = if self.header.mode == "full" { &mut self.threads } else { &mut nobody };
         let (heap, kinds, totals) = self.heap.finish(threads);
+        let totals = match self.before {
+            // That frees and allocations do not find each other from then on says nothing new. Which frees before were of unknown blocks
+            // cannot be told either: what would have settled them may be left out.
+            Some(Totals { unmatched, unknown_kinds, gap_allocs, .. }) => {
+                Totals { unknown_frees: 0, unknown_bytes: 0, unmatched, unknown_kinds, gap_allocs, ..totals }
+            }
+            None => totals,
+        };
         let (threads, threads_total) = self.threads.finish();
         let maps = self.maps.finish(&mut self.timeline);
         self.end.snapshots = thinned(self.end.snapshots, self.snapshots_max);

@@ -40,6 +40,9 @@ pub struct Lowered {
     pub mode: String,
     #[serde(default)]
     pub why: Text,
+    /// Of the write that failed, where that was why; else the trace reached its cap.
+    #[serde(default)]
+    pub errno: Option<i32>,
 }
 
 /// A string, or its bytes where they are not UTF-8 (`{"hex":…}`); such bytes are shown replaced.
@@ -117,6 +120,8 @@ pub struct Header {
     pub page: u64,
     pub allocator: Text,
     pub slack: Option<u64>,
+    /// False: the program's heap calls do not come to the shim.
+    pub heap_seen: Option<bool>,
     pub fns: Vec<String>,
     pub inherited: Option<Inherited>,
     pub spool: Text,

@@ -58,10 +58,7 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
     if bad_words > 0 {
         problems.push(format!("{bad_words} words in its rings make no sense"));
     }
-    if spool.trouble != 0 {
-        problems.push(format!("recording ended before the process: {}", io::Error::from_raw_os_error(spool.trouble as i32)));
-    }
-    if spool.table_private {
+    if spool.table_private && spool.trouble == 0 {
         problems.push("its table of live blocks was not in the spool: the last frees are of unknown blocks".into());
     }
     let mut blocks = live_blocks(&spool, &work)?;
@@ -73,6 +70,12 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
     let mut lines = Vec::new();
     let Owner { pid, start_ticks, exec } = spool.owner;
     push_line(&mut lines, format_args!(r#"{{"type":"process","pid":{pid},"start_ticks":{start_ticks},"exec":{exec}}}"#));
+    if spool.trouble != 0 {
+        let (t, errno) = (spool.trouble_ns, spool.trouble as i32);
+        let why = format!("the trace could not be written any more: {}", io::Error::from_raw_os_error(errno));
+        let why = serde_json::Value::from(why);
+        push_line(&mut lines, format_args!(r#"{{"type":"mode","t":{t},"mode":"count","why":{why},"errno":{errno}}}"#));
+    }
     lines.extend(kinds.lines());
     lines.extend(spool.side.iter().take(spool.side.iter().rposition(|c| *c == b'\n').map_or(0, |at| at + 1)));
     lines.extend(other);
@@ -86,6 +89,10 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
         w.lines.write(spool.group.wrapping_add(1), end, &mut lines);
     }
     push_counts(&spool, &work, end, &mut lines);
+    if let Some((how, code, t)) = spool.end {
+        let code = code.map_or("null".to_owned(), |c| c.to_string());
+        push_line(&mut lines, format_args!(r#"{{"type":"end","t":{t},"how":"{how}","code":{code}}}"#));
+    }
     Ok(Recovered { owner: spool.owner, lines, problems })
 }
 

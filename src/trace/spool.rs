@@ -52,6 +52,10 @@ pub struct Spool {
     /// Lane and half of the chunk that took `killed` out of the table.
     pub killer: Option<(u32, u32)>,
     pub killed: Vec<Killed>,
+    /// When that was.
+    pub trouble_ns: u64,
+    /// How, with which code and when it ended, where it could not write that itself.
+    pub end: Option<(&'static str, Option<i32>, u64)>,
     /// Lines taken over but not written, some of which the trace may hold.
     pub side: Vec<u8>,
     blocks: Vec<u8>,
@@ -148,6 +152,8 @@ impl Spool {
             trouble: h.u32(offset_of!(Header, trouble)),
             killer: h.u32(offset_of!(Header, killer)).checked_sub(1).map(|k| (k >> 1, k & 1)),
             killed: killed_of(&h),
+            trouble_ns: h.u64(offset_of!(Header, trouble_ns)),
+            end: end_of(&h),
             side: read_at(&file, layout::SIDE_OFF as u64, h.u64(offset_of!(Header, side_len)).min(layout::SIDE_CAP as u64) as usize)?,
             blocks: read_at(&file, layout::BLOCKS_OFF as u64, blocks * layout::BLOCK)?,
             len: meta.len(),
@@ -230,6 +236,12 @@ fn killed_of(header: &Fields) -> Vec<Killed> {
     let at = |i| offset_of!(Header, killed) + i * size_of::<Killed>();
     let of = |at| Killed { addr3: header.u64(at + offset_of!(Killed, addr3)), entry: header.u64(at + offset_of!(Killed, entry)) };
     (0..n).map(|i| of(at(i))).collect()
+}
+
+fn end_of(h: &Fields) -> Option<(&'static str, Option<i32>, u64)> {
+    let how = layout::HOWS.get((h.u32(offset_of!(Header, end_how)) as usize).checked_sub(1)?)?;
+    let code = h.u32(offset_of!(Header, end_code)) as i32;
+    Some((how, (code != layout::NO_CODE).then_some(code), h.u64(offset_of!(Header, end_ns))))
 }
 
 fn kind_of(f: &Fields) -> Kind {

@@ -20,7 +20,7 @@
 //! puts back the killed ones, and re-reads the records after the commit; nothing is lost or counted twice. A pending batch whose
 //! `(group, lane)` the trace already holds was written just before the end and is skipped; so are kinds the trace holds.
 
-use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 
 /// First word of a spool ("MEMSPOOL" read as little-endian bytes).
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MEMSPOOL");
@@ -108,8 +108,16 @@ pub struct Header {
     pub trouble: AtomicU32,
     /// 1 when the live table is not in the spool (no room for it on the disk).
     pub table_private: AtomicU32,
-    /// Events read from the rings and put into batches, all lanes.
+    /// Events in batches that were written to the trace, all lanes.
     pub recorded: AtomicU64,
+    /// How the process ended, where the end line could not be written: [`HOWS`] + 1, 0 while it has not.
+    pub end_how: AtomicU32,
+    /// Its exit code; [`NO_CODE`] where that is not known.
+    pub end_code: AtomicI32,
+    /// When.
+    pub end_ns: AtomicU64,
+    /// When [`Header::trouble`] came.
+    pub trouble_ns: AtomicU64,
     /// Whose chunk took out the entries of `killed`: its lane << 1 | what `which` was, plus one. They count only while `which` is that.
     pub killer: AtomicU32,
     /// Their number.
@@ -127,6 +135,11 @@ pub struct Killed {
     /// The entry.
     pub entry: u64,
 }
+
+/// Ways to end by which a process says that it ends: `how` of the end line.
+pub const HOWS: [&str; 3] = ["exit", "_exit", "quick_exit"];
+/// See [`Header::end_code`].
+pub const NO_CODE: i32 = i32::MIN;
 
 /// One row of the dictionary of allocations.
 #[repr(C)]

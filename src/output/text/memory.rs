@@ -99,7 +99,13 @@ fn cross_check(page: &mut Page, run: &Run) {
 
 fn heap(page: &mut Page, run: &Run) {
     let h = &run.heap;
-    if h.allocs == 0 && h.frees == 0 && h.peak_bytes.0 == 0 {
+    if !h.seen {
+        page.warn("HEAP", format!("not seen: the allocator is {}", run.allocator.trim_end_matches(", not seen")));
+        if h.allocs == 0 {
+            return page.gap();
+        }
+        page.say("", "what follows is of the few calls that came past memshim");
+    } else if h.allocs == 0 && h.frees == 0 && h.peak_bytes.0 == 0 {
         page.say("HEAP", "no call of malloc or its like was seen");
         page.gap();
         return;
@@ -111,7 +117,7 @@ fn heap(page: &mut Page, run: &Run) {
         (Mode::Full, None) => String::new(),
         (_, None) => " (no bound known)".into(),
     };
-    page.say("HEAP", format!("peak live {}{at}{bound}", iec(h.peak_bytes.0)));
+    page.say(if h.seen { "HEAP" } else { "" }, format!("peak live {}{at}{bound}", iec(h.peak_bytes.0)));
     let mean = h.requested_bytes.0.checked_div(h.allocs).unwrap_or(0);
     let mut lines = vec![format!(
         "total {} in {} allocations of {} on the mean; {} frees",

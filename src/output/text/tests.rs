@@ -11,9 +11,10 @@ fn run(pid: u32, mib: u64) -> Run {
         mode: Mode::Full,
         wall_s: 12.0,
         cpu_s: Some(6.0),
-        end: End { kind: EndKind::Exited, code: Some(3), signal: None },
+        end: End { kind: EndKind::Exited, code: Some(3), ..End::default() },
         events: Events { counted: 12, recorded: 12, single: 12, ..Events::default() },
         heap: Heap {
+            seen: true,
             allocs: 6,
             frees: 6,
             requested_bytes: Bytes(6 << 20),
