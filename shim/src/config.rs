@@ -1,6 +1,7 @@
 //! The settings: `MEMSHIM_*` of the initial environment, read from the stack the kernel laid out, so that a program that clears or
 //! replaces its environment does not matter and no libc state is touched. Kept in memory for forked children.
 
+use crate::elf::weak_variable;
 use crate::text::Text;
 use core::ffi::{CStr, c_char};
 
@@ -53,9 +54,29 @@ pub static mut CONFIG: Config = Config {
     complaint: [0; 512],
 };
 
-unsafe extern "C" {
-    /// Where the kernel put argc, argv, envp; kept by the loader.
-    static __libc_stack_end: *const usize;
+/// Where the kernel put argc, argv, envp: glibc's loader keeps it; elsewhere it is found from `environ`, which still points there at the
+/// start: before the variables lie a zero, the arguments, and their number. Null: not to be found.
+fn initial_stack() -> *const usize {
+    let glibc: *const *const usize = weak_variable!("__libc_stack_end").cast();
+    let environ: *const *const usize = weak_variable!("__environ").cast();
+    // SAFETY: the libc's own variables, and the kernel's layout.
+    unsafe {
+        if !glibc.is_null() {
+            return *glibc;
+        }
+        if environ.is_null() || (*environ).is_null() || *(*environ).sub(1) != 0 {
+            return core::ptr::null();
+        }
+        let mut argc = 0;
+        while argc < 1 << 20 {
+            let at = (*environ).sub(2 + argc);
+            if *at == argc {
+                return at;
+            }
+            argc += 1;
+        }
+        core::ptr::null()
+    }
 }
 
 /// Variables that hold a rank, the first that is set counts.
@@ -65,7 +86,11 @@ const RANKS: [&[u8]; 6] = [b"SLURM_PROCID", b"PMI_RANK", b"PMIX_RANK", b"OMPI_CO
 pub fn read() {
     // SAFETY: the kernel's layout: argc, argv…, 0, envp…, 0; the loader keeps the pointer valid. One thread.
     unsafe {
-        let base = __libc_stack_end;
+        let base = initial_stack();
+        if base.is_null() {
+            CONFIG.off = true;
+            return;
+        }
         CONFIG.argc = *base;
         CONFIG.argv = base.add(1).cast();
         let mut env = base.add(CONFIG.argc + 2).cast::<*const c_char>();

@@ -2,7 +2,7 @@
 //!
 //! Not `dlsym`: a name that is not there makes it allocate an error text and changes what the program's `dlerror` says, and the free of
 //! that text can run into other interposers. The loader's list (`_r_debug`) is in search order as long as nothing has been `dlopen`ed,
-//! which is when we look: the program, the preloaded objects, their dependencies.
+//! which is when we look: the program, the preloaded objects, their dependencies. musl has the same list under another name.
 
 use core::ffi::{CStr, c_char, c_void};
 
@@ -19,10 +19,6 @@ pub struct Object {
 struct Debug {
     version: i32,
     map: *const Object,
-}
-
-unsafe extern "C" {
-    static _r_debug: Debug;
 }
 
 #[repr(C)]
@@ -49,10 +45,35 @@ pub struct Found {
     pub object: *const Object,
 }
 
+/// The address of a variable of the C library, null where this one has none of that name: a strong reference would keep the program from
+/// starting there.
+macro_rules! weak_variable {
+    ($name:literal) => {{
+        let p: *const core::ffi::c_void;
+        // SAFETY: reads an entry of the global offset table, which the loader has filled.
+        unsafe {
+            core::arch::asm!(concat!(".weak ", $name), concat!("mov {p}, qword ptr [rip + ", $name, "@GOTPCREL]"), p = out(reg) p,
+                options(nostack, pure, readonly, preserves_flags))
+        };
+        p
+    }};
+}
+pub(crate) use weak_variable;
+
 /// The first object: the program.
 pub fn program() -> *const Object {
-    // SAFETY: the loader's own variable.
-    unsafe { _r_debug.map }
+    let glibc: *const Debug = weak_variable!("_r_debug").cast();
+    let musl: *const *const Debug = weak_variable!("_dl_debug_addr").cast();
+    // SAFETY: the loader's own variables.
+    unsafe {
+        if !glibc.is_null() {
+            (*glibc).map
+        } else if !musl.is_null() && !(*musl).is_null() {
+            (**musl).map
+        } else {
+            core::ptr::null()
+        }
+    }
 }
 
 /// This library.
@@ -100,6 +121,15 @@ pub fn any_object(wanted: impl Fn(&[u8]) -> bool) -> bool {
         }
     }
     false
+}
+
+/// Whether an object defines `name`, a function or a variable.
+///
+/// # Safety
+/// `o` is an object of the loader's list.
+pub unsafe fn defines(o: *const Object, name: &[u8]) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { find_in(o, name) }.is_some()
 }
 
 /// Looks for `name` in the objects from `from` on.
@@ -177,13 +207,13 @@ struct Table {
 }
 
 impl Table {
-    /// Whether symbol `i` is a defined function `name` of the object's default version.
+    /// Whether symbol `i` is a defined function or variable `name` of the object's default version.
     unsafe fn is(&self, i: u32, name: &[u8]) -> bool {
         // SAFETY: i is an index that the object's hash table holds.
         unsafe {
             let s = self.symbols.add(i as usize);
             let kind = (*s).info & 15;
-            if (*s).section == 0 || !matches!(kind, 0 | 2 | STT_GNU_IFUNC) {
+            if (*s).section == 0 || !matches!(kind, 0..=2 | STT_GNU_IFUNC) {
                 return false;
             }
             // Bit 15 marks versions kept for old programs only.

@@ -325,17 +325,26 @@ unsafe fn start_recording() {
     }
 }
 
-unsafe extern "C" {
-    fn on_exit(f: unsafe extern "C" fn(c_int, *mut c_void), arg: *mut c_void) -> c_int;
-    fn __cxa_at_quick_exit(f: unsafe extern "C" fn(*mut c_void), dso: *mut c_void) -> c_int;
-}
+type Register = unsafe extern "C" fn(*const c_void, *const c_void) -> c_int;
+type RegisterPlain = unsafe extern "C" fn(*const c_void) -> c_int;
 
-/// Handlers run last registered first: ours, registered before the program's, run after its handlers and all destructors.
+/// Handlers run last registered first: ours, registered before the program's, run after its handlers and all destructors. Where there is
+/// no `on_exit` (musl), the code is not known, and destructors of objects come after.
 unsafe fn register_exit() {
-    // SAFETY: plain registrations; one thread.
+    let find = |name: &[u8]| Some(real::default(name)).filter(|f| !f.is_null());
+    // SAFETY: plain registrations with the C library's own functions of these types; one thread.
     unsafe {
-        on_exit(exits, core::ptr::null_mut());
-        __cxa_at_quick_exit(quick_exits, core::ptr::null_mut());
+        if let Some(f) = find(b"on_exit") {
+            core::mem::transmute::<*const c_void, Register>(f)(exits as *const c_void, core::ptr::null());
+        } else if let Some(f) = find(b"__cxa_atexit") {
+            let register: unsafe extern "C" fn(*const c_void, *const c_void, *const c_void) -> c_int = core::mem::transmute(f);
+            register(exits_somehow as *const c_void, core::ptr::null(), core::ptr::null());
+        }
+        if let Some(f) = find(b"__cxa_at_quick_exit") {
+            core::mem::transmute::<*const c_void, Register>(f)(quick_exits as *const c_void, core::ptr::null());
+        } else if let Some(f) = find(b"at_quick_exit") {
+            core::mem::transmute::<*const c_void, RegisterPlain>(f)(quick_exits as *const c_void);
+        }
         let create = real::default(b"pthread_key_create");
         let set = real::default(b"pthread_setspecific");
         if !create.is_null() && !set.is_null() {
@@ -351,6 +360,10 @@ unsafe fn register_exit() {
 
 unsafe extern "C" fn exits(code: c_int, _: *mut c_void) {
     finish("exit", Some(code));
+}
+
+unsafe extern "C" fn exits_somehow(_: *mut c_void) {
+    finish("exit", None);
 }
 
 unsafe extern "C" fn quick_exits(_: *mut c_void) {

@@ -65,6 +65,9 @@ pub fn resolve() {
             GLIBC = false;
             take_program_heap();
         }
+        if malloc.is_some_and(|m| elf::defines(m.object, b"_dl_debug_addr")) {
+            settle_musl();
+        }
         if elf::any_object(|file| has(file, b"/vgpreload_") && !has(file, b"/vgpreload_core")) {
             ALLOCATOR = Allocator::Valgrind;
             GLIBC = false;
@@ -76,6 +79,52 @@ pub fn resolve() {
             }
             _ => false,
         };
+    }
+}
+
+/// musl's calloc, posix_memalign and memalign call malloc and aligned_alloc by name, which are our hooks: such a call would be counted
+/// twice. Here are the same without.
+unsafe fn settle_musl() {
+    // SAFETY: one thread; the functions have the signatures of the table.
+    unsafe {
+        REAL.calloc = Some(calloc_by_malloc);
+        REAL.posix_memalign = Some(posix_memalign_by_aligned_alloc);
+        REAL.memalign = REAL.aligned_alloc;
+    }
+}
+
+unsafe extern "C" fn calloc_by_malloc(count: usize, size: usize) -> *mut c_void {
+    const PAGE: usize = 4096;
+    // SAFETY: the real malloc; n bytes of the block are written.
+    unsafe {
+        let Some((n, malloc)) = count.checked_mul(size).zip(REAL.malloc) else {
+            *libc::__errno_location() = libc::ENOMEM;
+            return core::ptr::null_mut();
+        };
+        let p = malloc(n).cast::<u8>();
+        let mut at = 0;
+        while !p.is_null() && at < n {
+            // Pages fresh from the kernel are zero already, and stay untouched.
+            let part = PAGE.min(n - at);
+            if part < PAGE || (0..PAGE / 8).any(|i| p.add(at + 8 * i).cast::<u64>().read() != 0) {
+                core::ptr::write_bytes(p.add(at), 0, part);
+            }
+            at += part;
+        }
+        p.cast()
+    }
+}
+
+unsafe extern "C" fn posix_memalign_by_aligned_alloc(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
+    // SAFETY: the real aligned_alloc; errno is its way to say why.
+    unsafe {
+        let Some(alloc) = REAL.aligned_alloc.filter(|_| align >= size_of::<usize>()) else { return libc::EINVAL };
+        let p = alloc(align, size);
+        if p.is_null() {
+            return *libc::__errno_location();
+        }
+        *out = p;
+        0
     }
 }
 

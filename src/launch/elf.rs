@@ -68,9 +68,6 @@ impl Program {
             Image::Foreign(what) => {
                 Some(format!("{file} is {what}; libmemshim.so here is {}: take a program of that machine", std::env::consts::ARCH))
             }
-            Image::Dynamic { loader, .. } if loader.contains("ld-musl") => {
-                Some(format!("{file} runs under musl ({loader}) and would not start with libmemshim.so, which needs glibc; leave it out"))
-            }
             Image::NotElf => Some(format!("{file} is not an ELF program")),
             Image::Unreadable(why) => Some(format!("{file}: {why}")),
             Image::Dynamic { .. } => None,
