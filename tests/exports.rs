@@ -115,6 +115,30 @@ fn switched_off_it_leaves_no_trace() {
     assert!(with_header_only.is_empty(), "{with_header_only:?}");
 }
 
+/// A flag of `run` and the variable of its name take the same.
+#[test]
+fn variables_take_what_flags_take() {
+    let test = "variables_take_what_flags_take";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let values = [("MEMSHIM_INTERVAL", "0.1s"), ("MEMSHIM_BIG", "1.5 kib"), ("MEMSHIM_SAMPLE", "2MB"), ("MEMSHIM_MAX", "1.5g")];
+    let by_variable = place(test);
+    let ran = reach(&by_variable, &values);
+    assert_eq!(support::lossy(&ran.stderr), "");
+    let by_flag = place("variables_take_what_flags_take-run");
+    let mut run = std::process::Command::new(support::memshim());
+    run.arg("run").arg("-q").arg("-o").arg(by_flag.join("trace.jsonl"));
+    for (variable, value) in values {
+        run.arg(variable.replace("MEMSHIM_", "--").to_lowercase()).arg(value);
+    }
+    assert!(run.args(["--", "/bin/true"]).status().expect("run").success());
+    for dir in [by_variable, by_flag] {
+        let text = fs::read_to_string(dir.join("trace.jsonl")).expect("a trace");
+        assert!(text.contains(r#""interval_ns":100000000,"big":1536,"sample":2000000,"#), "{text}");
+    }
+}
+
 #[test]
 fn a_value_that_does_not_parse_is_named_in_one_line() {
     if support::lacks("a_value_that_does_not_parse_is_named_in_one_line", &[Need::Preload]) {

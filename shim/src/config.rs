@@ -4,6 +4,7 @@
 use crate::elf::weak_variable;
 use crate::text::Text;
 use core::ffi::{CStr, c_char};
+use memshim_format::value::{bytes, interval};
 
 /// Recording modes, as stored in a [`crate::lane::Hot`]. 0 is a lane not set up.
 pub const FAST: u32 = 1;
@@ -141,10 +142,7 @@ unsafe fn setting(name: &[u8], value: &[u8]) {
             b"skip" => set(&mut c.follow, false),
             _ => Err("follow or skip"),
         },
-        b"MEMSHIM_INTERVAL" => match duration(value) {
-            Some(v) if (1_000_000..=3_600_000_000_000).contains(&v) => set(&mut c.interval_ns, v),
-            _ => Err("a time from 1ms to 1h, such as 100ms"),
-        },
+        b"MEMSHIM_INTERVAL" => interval(value).map_or(Err("a time from 1ms to 1h, such as 100ms"), |v| set(&mut c.interval_ns, v)),
         b"MEMSHIM_BIG" => bytes(value).map_or(Err("a size such as 64KiB"), |v| set(&mut c.big, v.max(1) as usize)),
         b"MEMSHIM_SAMPLE" => bytes(value).map_or(Err("a size such as 512KiB"), |v| set(&mut c.sample, v.max(1) as usize)),
         b"MEMSHIM_MAX" => bytes(value).map_or(Err("a size such as 2GiB"), |v| set(&mut c.max, v)),
@@ -172,36 +170,6 @@ pub fn number(s: &[u8]) -> Option<u64> {
         })?;
     }
     if s.is_empty() { None } else { Some(v) }
-}
-
-fn split_unit(s: &[u8]) -> Option<(u64, &[u8])> {
-    let n = s.iter().position(|c| !c.is_ascii_digit()).unwrap_or(s.len());
-    Some((number(s.get(..n)?)?, s.get(n..)?))
-}
-
-fn bytes(s: &[u8]) -> Option<u64> {
-    let (v, unit) = split_unit(s)?;
-    let shift = match unit {
-        b"" | b"B" => 0,
-        b"k" | b"K" | b"KiB" => 10,
-        b"M" | b"MiB" => 20,
-        b"G" | b"GiB" => 30,
-        b"T" | b"TiB" => 40,
-        _ => return None,
-    };
-    v.checked_mul(1 << shift)
-}
-
-fn duration(s: &[u8]) -> Option<u64> {
-    let (v, unit) = split_unit(s)?;
-    let scale = match unit {
-        b"us" => 1_000,
-        b"" | b"ms" => 1_000_000,
-        b"s" => 1_000_000_000,
-        b"min" => 60_000_000_000,
-        _ => return None,
-    };
-    v.checked_mul(scale)
 }
 
 /// Writes the path of the trace into `CONFIG.out`: the pattern with its `%` words replaced, absolute.

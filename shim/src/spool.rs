@@ -7,6 +7,7 @@ use crate::lane::{Hot, LANES, STATES};
 use crate::{sys, writer};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use libc::c_int;
+use memshim_format::remote::is_remote;
 use memshim_format::spool::*;
 use sys::sys;
 
@@ -119,9 +120,6 @@ pub fn create(path: sys::Path, reason: &'static str) -> bool {
     }
 }
 
-/// Filesystems whose shared mappings another machine or a daemon serves: a store could wait for the network.
-const REMOTE: [i64; 8] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0bd0_0bd0, 0x4750_4653, 0x1983_0326];
-
 unsafe fn open_shared(path: sys::Path) {
     // SAFETY: path is zero-terminated; SPOOL is this thread's alone now.
     unsafe {
@@ -134,8 +132,7 @@ unsafe fn open_shared(path: sys::Path) {
         let mut fs = [0i64; 15];
         sys!(libc::SYS_fstatfs, fd, fs.as_mut_ptr());
         let [kind, ..] = fs;
-        let usable =
-            !REMOTE.contains(&kind) && sys!(libc::SYS_ftruncate, fd, TABLE_OFF) == 0 && sys!(libc::SYS_fallocate, fd, 0, 0, 4096) == 0;
+        let usable = !is_remote(kind) && sys!(libc::SYS_ftruncate, fd, TABLE_OFF) == 0 && sys!(libc::SYS_fallocate, fd, 0, 0, 4096) == 0;
         let base =
             if usable { sys!(libc::SYS_mmap, 0, TABLE_OFF, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0) } else { -1 };
         if base < 0 {

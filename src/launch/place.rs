@@ -1,6 +1,7 @@
 //! What this machine and this folder allow: glibc, kernel, limits, and whether a spool can be shared memory here.
 
 use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::statfs::statfs;
 use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::path::Path;
@@ -28,11 +29,9 @@ pub fn file_system(folder: &Path) -> Option<(String, String)> {
     parsed.filter(|(point, _)| folder.starts_with(point)).max_by_key(|(point, _)| point.len())
 }
 
-/// Shared mappings of a file there are not the memory of this machine: another node's view, or no mapping at all.
-pub fn is_remote(kind: &str) -> bool {
-    ["nfs", "lustre", "cifs", "smb", "fuse", "gpfs", "beegfs", "ceph", "9p", "afs", "panfs", "pvfs", "wekafs"]
-        .iter()
-        .any(|r| kind.starts_with(r))
+/// Whether the shim makes no shared memory in files of `folder`.
+pub fn is_remote(folder: &Path) -> bool {
+    statfs(folder).is_ok_and(|s| memshim_format::remote::is_remote(s.filesystem_type().0 as i64))
 }
 
 /// Whether a file of ours can be made, sized and removed in `folder`.
@@ -62,7 +61,7 @@ mod tests {
     #[test]
     fn proc_is_its_own_file_system() {
         assert_eq!(file_system(Path::new("/proc/self")).unwrap().1, "proc");
-        assert!(is_remote("fuse.sshfs") && is_remote("nfs4") && !is_remote("ext4") && !is_remote("overlay"));
+        assert!(!is_remote(Path::new("/proc")) && !is_remote(&std::env::temp_dir()));
     }
 
     #[test]

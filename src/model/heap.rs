@@ -206,7 +206,7 @@ impl Heap {
             let changes: Vec<Vec<i64>> = batches.iter().map(of).collect();
             let played: Vec<Played> =
                 batches.iter().zip(&changes).map(|(b, c)| Played { lane: b.lane, windows: &b.windows, changes: c }).collect();
-            slack.play(&played, &runs, end);
+            slack.play(&played, end, || runs.as_slice());
         }
         if let Some((bytes, count)) = &mut self.selected {
             play(bytes, |s| &s.selected);

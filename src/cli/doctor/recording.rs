@@ -51,7 +51,7 @@ pub fn folder(found: &mut Findings, folder: &Path, library: Option<&Path>) {
         return;
     }
     let kind = place::file_system(folder).map_or_else(|| "unknown".into(), |(_, kind)| kind);
-    if place::is_remote(&kind) {
+    if place::is_remote(folder) {
         let text = format!(
             "{} is on {kind}: no shared memory in files there, so a kill may lose the last events; put -o on a local disk or /dev/shm",
             folder.display()
