@@ -41,3 +41,39 @@ fn threads_are_reported_by_their_names() {
         assert!(number("allocs") >= allocs && number("bytes") >= allocs * 9973, "{found}");
     }
 }
+
+/// Of more threads at once than there are lanes every call is counted; what could not be an event is lost, and said.
+#[test]
+fn threads_beyond_the_lanes_are_counted_exactly() {
+    const THREADS: u64 = 2500;
+    for mode in [Mode::Full, Mode::Fast] {
+        let test = format!("threads_beyond_the_lanes_are_counted_exactly-{mode:?}");
+        let Some(report) = Program::new(&test, "crowd.c").arg(&THREADS.to_string()).limit(120).report(mode) else { return };
+        let run = &report["runs"][0];
+        if run["end"]["code"] == 77 {
+            support::skip(&test, "this machine does not allow 2,500 threads at once");
+            return;
+        }
+        assert_eq!((&run["end"]["kind"], &run["end"]["code"]), (&"exited".into(), &0.into()));
+        let number = |group: &str, key: &str| run[group][key].as_u64().unwrap_or_else(|| panic!("no {group}.{key}: {}", run[group]));
+        // 40 pairs, one grown block and one kept; beside them what main and the C library do.
+        let mallocs = run["heap"]["by_function"]["malloc"]["allocs"].as_u64().expect("mallocs");
+        assert!((42 * THREADS..42 * THREADS + 10).contains(&mallocs), "{mode:?}: {mallocs} calls of malloc");
+        assert_eq!(run["heap"]["by_function"]["realloc"]["allocs"], THREADS, "{mode:?}");
+        let frees = run["heap"]["by_function"]["free"]["frees"].as_u64().expect("frees");
+        assert!((42 * THREADS..42 * THREADS + 10).contains(&frees), "{mode:?}: {frees} calls of free");
+        assert_eq!(number("events", "counted"), number("events", "recorded") + number("events", "lost"));
+        let notes = run["notes"].to_string();
+        assert!(notes.contains("more threads at once"), "{mode:?}: {notes}");
+        if mode == Mode::Full {
+            // Threads beyond 2,047, main's own lane and those that get a lane late among them.
+            let lost = number("events", "lost");
+            assert!(lost >= (THREADS - 2047) * 80 && lost <= (THREADS - 2000) * 85, "{lost} lost");
+            assert!(run["missing"].to_string().contains("more threads at once"), "{}", run["missing"]);
+        } else {
+            assert!(number("heap", "peak_bytes") >= THREADS * 2000, "{}", run["heap"]);
+            assert!(number("heap", "live_bytes") < 1 << 20, "{}", run["heap"]);
+        }
+        assert_eq!(report["runs"][1]["heap"]["by_function"]["malloc"]["allocs"], 10, "the child: {}", report["runs"][1]["heap"]);
+    }
+}

@@ -39,7 +39,8 @@ pub fn resolved() -> bool {
 #[inline(never)]
 pub fn enter() -> *mut Hot {
     let phase = PHASE.load(Acquire);
-    if phase == 1 || phase == 3 {
+    // SAFETY: ALIVE is set before phase 2.
+    if phase == 1 || phase == 3 || phase == 2 && unsafe { *ALIVE } == 1 && crate::crowd::stays() {
         return core::ptr::null_mut();
     }
     sys::keep_errno(|| {
@@ -59,8 +60,12 @@ pub fn enter() -> *mut Hot {
             hot = lane::current();
             if hot.is_null() {
                 hot = lane::acquire();
-                tls::set_hot(hot);
-                tell_key();
+                if hot.is_null() {
+                    crate::crowd::join();
+                } else {
+                    tls::set_hot(hot);
+                    tell_key();
+                }
             }
         }
         sys::restore_signals(signals);
@@ -171,6 +176,7 @@ unsafe fn begin_child() {
         crate::table::TABLE.release();
         sys::unmap(SPOOL.base, memshim_format::spool::TABLE_OFF);
         SPOOL.base = core::ptr::null_mut();
+        spool::forget_crowd();
         if old_fd >= 0 && sys::identity(old_fd) == old_id {
             sys::close(old_fd);
         }

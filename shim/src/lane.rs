@@ -39,7 +39,8 @@ pub struct Hot {
 /// One for every lane; wiped on fork.
 pub static mut HOTS: *mut Hot = core::ptr::null_mut();
 
-/// States of lanes in private memory, so that looking for a free one touches few lines: 0 never used, 1 in use, 2 its thread is ending.
+/// States of lanes in private memory, so that looking for a free one touches few lines: 0 never used, 1 in use, 2 its thread is ending,
+/// 3 the crowd's.
 pub static STATES: [AtomicU8; LANES_MAX] = [const { AtomicU8::new(0) }; LANES_MAX];
 
 /// Lanes whose threads live.

@@ -13,6 +13,7 @@
 #![allow(clippy::deref_addrof)]
 
 mod config;
+mod crowd;
 mod drain;
 mod elf;
 mod hooks;

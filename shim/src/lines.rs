@@ -501,10 +501,30 @@ unsafe fn lane_rows(t: &mut Text, at_hi: &mut Text, lanes: u32) {
     }
 }
 
+/// Says what threads without a lane have in the totals only.
+fn crowd() {
+    let Some(i) = spool::crowd() else { return };
+    // SAFETY: the crowd's lane exists.
+    let (calls, lost) = unsafe {
+        let lane = &*spool::lane(i);
+        (lane.counts.iter().map(|c| c[0].load(Relaxed)).sum::<u64>(), lane.lost.load(Relaxed))
+    };
+    let mut b = [0u8; 256];
+    let mut t = Text::over(&mut b);
+    if lost > 0 {
+        t.str("{\"type\":\"lost\"").field("t", sys::now()).field("lane", i as u64).field("n", lost);
+        t.str(",\"why\":\"").str(CROWDED).str("\"}\n");
+    }
+    t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":\"").str(CROWDED).str(": ").num(calls);
+    t.str(" calls of theirs are in the totals only\"}\n");
+    sink::write(t.as_bytes());
+}
+
 /// Writes the `end` line.
 pub fn end(how: &str, code: Option<i32>) {
     live_names();
     flush_side();
+    crowd();
     let s = totals();
     let mut t = stage();
     t.str("{\"type\":\"end\"").field("t", sys::now()).str(",\"how\":\"").str(how).str("\",\"code\":");

@@ -97,7 +97,7 @@ pub fn create(path: sys::Path, reason: &'static str) -> bool {
         SPOOL.reason = reason;
         SPOOL.base = core::ptr::null_mut();
         FREE.store(0, Relaxed);
-        for c in [&TAKEN, &BACKED, &GROWING, &LANES_BACKED, &LANES, &WAITERS, &GIVEN] {
+        for c in [&TAKEN, &BACKED, &GROWING, &LANES_BACKED, &LANES, &WAITERS, &GIVEN, &CROWD] {
             c.store(0, Relaxed);
         }
         for s in &STATES {
@@ -300,11 +300,56 @@ fn fresh(most: usize) -> Option<u32> {
     }
 }
 
+/// Number + 1 of the lane that threads without one share; 0 while there is none such.
+static CROWD: AtomicU32 = AtomicU32::new(0);
+
+/// The lane that threads without one share (see [`crate::crowd`]).
+pub fn crowd() -> Option<u32> {
+    CROWD.load(Acquire).checked_sub(1)
+}
+
+/// A forked child has none.
+pub fn forget_crowd() {
+    CROWD.store(0, Release);
+}
+
+/// Makes it: the lane after the last, which is kept free for this. Where the disk has no room for it, it lies in private memory.
+/// `None`: there are lanes again.
+pub fn make_crowd() -> Option<u32> {
+    while GROWING.swap(1, Acquire) != 0 {
+        sys::yield_now();
+    }
+    let n = LANES.load(Acquire);
+    let off = LANES_OFF + n as usize * LANE;
+    if CROWD.load(Acquire) == 0 && (n as usize) < LANES_MAX && n >= LANES_BACKED.load(Acquire).min(LANES_MAX as u32 - 1) {
+        let there = n < LANES_BACKED.load(Acquire) || back(off, LANE) || {
+            let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED);
+            // SAFETY: pages of the spool's mapping that nobody has used.
+            unsafe { sys!(libc::SYS_mmap, SPOOL.base.add(off), LANE, prot, flags, -1i64, 0) > 0 }
+        };
+        if there {
+            if let Some(s) = STATES.get(n as usize) {
+                s.store(3, Release);
+            }
+            // SAFETY: the header is there, and the lane now.
+            unsafe {
+                (*lane(n)).state.store(3, Relaxed);
+                (*header()).crowd.store(n + 1, Relaxed);
+                (*header()).lanes.fetch_max(n + 1, Relaxed);
+            }
+            LANES.store(n + 1, Release);
+            CROWD.store(n + 1, Release);
+        }
+    }
+    GROWING.store(0, Release);
+    crowd()
+}
+
 /// A lane never used before, `None` when all are in use.
 pub fn new_lane() -> Option<u32> {
     loop {
         let n = LANES.load(Acquire);
-        if n as usize >= LANES_MAX {
+        if n as usize >= LANES_MAX - 1 || CROWD.load(Acquire) != 0 {
             return None;
         }
         if n < LANES_BACKED.load(Acquire) {

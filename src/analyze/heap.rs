@@ -69,7 +69,7 @@ pub fn heap(image: &ImageEnd, mode: Mode, options: &Options) -> Heap {
     }
     (heap.sizes, heap.sizes_estimated) = sizes(image, mode);
     heap.seen = image.header.heap_seen != Some(false);
-    if !heap.seen {
+    if !heap.seen || mode == Mode::Full && events(image, mode).lost > 0 {
         (heap.peak_bound_bytes, heap.live_bound_bytes) = (None, None);
     }
     heap

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use memshim_format::live::Entry;
 use memshim_format::record::op;
+use memshim_format::spool::CROWDED;
 
 use super::column::push_v93;
 use super::encode::{Address, KindRows, LaneLines, write_pending};
@@ -89,6 +90,12 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
         w.lines.write(spool.group.wrapping_add(1), end, &mut lines);
     }
     push_counts(&spool, &work, end, &mut lines);
+    if let Some(w) = work.iter().find(|w| Some(w.number) == spool.crowd) {
+        let (n, calls) = (w.lane.lost, w.lane.counts.iter().fold(0u64, |sum, c| sum.saturating_add(c[0])));
+        push_line(&mut lines, format_args!(r#"{{"type":"lost","t":{end},"lane":{},"n":{n},"why":"{CROWDED}"}}"#, w.number));
+        let what = format!("{CROWDED}: {calls} calls of theirs are in the totals only");
+        push_line(&mut lines, format_args!(r#"{{"type":"note","t":{end},"what":"{what}"}}"#));
+    }
     if let Some((how, code, t)) = spool.end {
         let code = code.map_or("null".to_owned(), |c| c.to_string());
         push_line(&mut lines, format_args!(r#"{{"type":"end","t":{t},"how":"{how}","code":{code}}}"#));

@@ -52,6 +52,8 @@ pub struct Spool {
     /// Lane and half of the chunk that took `killed` out of the table.
     pub killer: Option<(u32, u32)>,
     pub killed: Vec<Killed>,
+    /// The lane of threads for which there was no other.
+    pub crowd: Option<u32>,
     /// When that was.
     pub trouble_ns: u64,
     /// How, with which code and when it ended, where it could not write that itself.
@@ -153,6 +155,7 @@ impl Spool {
             killer: h.u32(offset_of!(Header, killer)).checked_sub(1).map(|k| (k >> 1, k & 1)),
             killed: killed_of(&h),
             trouble_ns: h.u64(offset_of!(Header, trouble_ns)),
+            crowd: h.u32(offset_of!(Header, crowd)).checked_sub(1),
             end: end_of(&h),
             side: read_at(&file, layout::SIDE_OFF as u64, h.u64(offset_of!(Header, side_len)).min(layout::SIDE_CAP as u64) as usize)?,
             blocks: read_at(&file, layout::BLOCKS_OFF as u64, blocks * layout::BLOCK)?,

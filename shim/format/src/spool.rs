@@ -42,8 +42,10 @@ pub const BLOCKS_MAX: usize = 2048;
 pub const BLOCKS_SPARE: usize = 1024;
 /// Offset of the lanes.
 pub const LANES_OFF: usize = 10 << 20;
-/// Lanes (threads alive at once) at most.
+/// Lanes at most; the last is shared by threads for which there is no other.
 pub const LANES_MAX: usize = 2048;
+/// What is said of threads that share the last lane.
+pub const CROWDED: &str = "more threads at once than memshim has lanes for (2,047, fewer where the disk is full)";
 /// Offset of the live table.
 pub const TABLE_OFF: usize = 42 << 20;
 /// Records a chunk of the drain holds at most.
@@ -116,6 +118,8 @@ pub struct Header {
     pub end_code: AtomicI32,
     /// When.
     pub end_ns: AtomicU64,
+    /// Number + 1 of the lane whose counts threads without a lane share, 0 while there is none such.
+    pub crowd: AtomicU32,
     /// When [`Header::trouble`] came.
     pub trouble_ns: AtomicU64,
     /// Whose chunk took out the entries of `killed`: its lane << 1 | what `which` was, plus one. They count only while `which` is that.
@@ -253,7 +257,7 @@ pub struct Lane {
     pub lost: AtomicU64,
     /// Thread that uses the lane.
     pub tid: AtomicU32,
-    /// 0 free, 1 in use, 2 its thread is ending.
+    /// 0 free, 1 in use, 2 its thread is ending, 3 shared by threads for which there was none.
     pub state: AtomicU32,
     /// Index + 1 of the first block of the chain ever (then see the commit), 0 while there is none.
     pub first: AtomicU32,

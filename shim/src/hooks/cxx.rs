@@ -7,6 +7,7 @@
 //! block to [`memshim_new_done`].
 
 use super::heap::{call_real, ready, release};
+use crate::crowd;
 use crate::lane::{on_alloc, on_free};
 use crate::real::{CXX_BYPASSES_MALLOC, REAL};
 use core::arch::naked_asm;
@@ -133,8 +134,13 @@ unsafe extern "C" fn memshim_new(size: usize, align: usize, func: u32, aligned: 
         } else {
             call_real!(memalign(align, ask), core::ptr::null_mut())
         };
-        if !p.is_null() && !hot.is_null() {
-            on_alloc(hot, func as u8, p, size, 0);
+        if p.is_null() {
+            return p;
+        }
+        if hot.is_null() {
+            crowd::on_alloc(func as u8, p, size)
+        } else {
+            on_alloc(hot, func as u8, p, size, 0)
         }
         p
     }
@@ -153,9 +159,9 @@ unsafe extern "C" fn memshim_new_handler_ready(_func: u32) {
 /// The allocator's own `operator new` returned.
 unsafe extern "C" fn memshim_new_done(p: *mut c_void, size: usize, func: u32) -> *mut c_void {
     let hot = ready();
-    if !p.is_null() && !hot.is_null() {
+    if !p.is_null() {
         // SAFETY: a live block.
-        unsafe { on_alloc(hot, func as u8, p, size, 0) };
+        unsafe { if hot.is_null() { crowd::on_alloc(func as u8, p, size) } else { on_alloc(hot, func as u8, p, size, 0) } };
     }
     p
 }
@@ -175,8 +181,8 @@ macro_rules! deletes {
                     return;
                 }
                 let hot = ready();
-                if !p.is_null() && !hot.is_null() {
-                    on_free(hot, func::$func, p);
+                if !p.is_null() {
+                    if hot.is_null() { crowd::on_free(func::$func, p) } else { on_free(hot, func::$func, p) }
                 }
                 match REAL.$name {
                     Some(f) => f(p, $($arg),*),

@@ -1,8 +1,8 @@
 //! The malloc family.
 
-use crate::init;
 use crate::lane::{self, Hot, current, on_alloc, on_failed, on_free, on_realloc_begin, on_realloc_end};
 use crate::real::REAL;
+use crate::{crowd, init};
 use core::ffi::{c_int, c_void};
 use memshim_format::record::func;
 
@@ -27,6 +27,9 @@ unsafe fn allocated(hot: *mut Hot, func: u8, p: *mut c_void, size: usize) -> *mu
     if !hot.is_null() {
         // SAFETY: hot is this thread's; p is a live block.
         unsafe { if p.is_null() { on_failed(hot) } else { on_alloc(hot, func, p, size, 0) } };
+    } else {
+        // SAFETY: p is null or a live block.
+        unsafe { crowd::on_alloc(func, p, size) };
     }
     p
 }
@@ -66,6 +69,8 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
         let r = call_real!(posix_memalign(out, align, size), libc::ENOMEM);
         if !hot.is_null() {
             if r == 0 { on_alloc(hot, func::POSIX_MEMALIGN, *out, size, 0) } else { on_failed(hot) }
+        } else {
+            crowd::on_alloc(func::POSIX_MEMALIGN, if r == 0 { *out } else { core::ptr::null_mut() }, size);
         }
         r
     }
@@ -82,6 +87,8 @@ pub unsafe fn release(func: u8, p: *mut c_void) {
     unsafe {
         if !hot.is_null() {
             on_free(hot, func, p);
+        } else {
+            crowd::on_free(func, p);
         }
         call_real!(free(p), ());
     }
@@ -125,10 +132,8 @@ unsafe fn release_sized(p: *mut c_void, real_free: impl FnOnce(*mut c_void)) {
         return;
     }
     let hot = ready();
-    if !hot.is_null() {
-        // SAFETY: p is a live block of the program's.
-        unsafe { on_free(hot, func::FREE_SIZED, p) };
-    }
+    // SAFETY: p is a live block of the program's.
+    unsafe { if hot.is_null() { crowd::on_free(func::FREE_SIZED, p) } else { on_free(hot, func::FREE_SIZED, p) } };
     real_free(p);
 }
 
@@ -166,7 +171,7 @@ unsafe fn resize(func: u8, old: *mut c_void, size: usize, call: impl FnOnce() ->
     // SAFETY: old is null or a live block; hot is this thread's.
     unsafe {
         if hot.is_null() {
-            return call();
+            return crowd::on_realloc(func, old, size, call);
         }
         if old.is_null() {
             return allocated(hot, func, call(), size);

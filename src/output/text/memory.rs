@@ -114,7 +114,7 @@ fn heap(page: &mut Page, run: &Run) {
     let bound = match (run.mode, h.peak_bound_bytes) {
         (_, Some(b)) if b.0 == 0 => " (exact)".into(),
         (_, Some(b)) => format!(" (± {} at most)", iec(b.0)),
-        (Mode::Full, None) => String::new(),
+        (Mode::Full, None) if run.events.lost > 0 => " (of the recorded calls)".into(),
         (_, None) => " (no bound known)".into(),
     };
     page.say(if h.seen { "HEAP" } else { "" }, format!("peak live {}{at}{bound}", iec(h.peak_bytes.0)));
