@@ -31,7 +31,7 @@ pub fn file_system(folder: &Path) -> Option<(String, String)> {
 
 /// Whether the shim makes no shared memory in files of `folder`.
 pub fn is_remote(folder: &Path) -> bool {
-    statfs(folder).is_ok_and(|s| memshim_format::remote::is_remote(s.filesystem_type().0 as i64))
+    statfs(folder).is_ok_and(|s| memshim_format::remote::is_remote(s.filesystem_type().0))
 }
 
 /// Whether a file of ours can be made, sized and removed in `folder`.
