@@ -13,12 +13,21 @@ pub const FULL: u32 = 2;
 /// Counting only: the trace cannot be written any more or reached its cap.
 pub const COUNT: u32 = 3;
 
+/// How work on a GPU is timed: by event pairs, by the wall time of calls, or not at all.
+pub const GPU_EVENTS: u32 = 0;
+/// See [`GPU_EVENTS`].
+pub const GPU_WALL: u32 = 1;
+/// See [`GPU_EVENTS`].
+pub const GPU_OFF: u32 = 2;
+
 /// Everything a run is told.
 pub struct Config {
     pub mode: u32,
     /// What was asked for; `mode` may have been lowered since.
     pub asked: u32,
     pub off: bool,
+    /// [`GPU_EVENTS`], [`GPU_WALL`] or [`GPU_OFF`].
+    pub gpu: u32,
     pub interval_ns: u64,
     pub big: usize,
     pub sample: usize,
@@ -40,6 +49,7 @@ pub static mut CONFIG: Config = Config {
     mode: FAST,
     asked: FAST,
     off: false,
+    gpu: GPU_EVENTS,
     interval_ns: 100_000_000,
     big: 64 << 10,
     sample: 512 << 10,
@@ -136,6 +146,12 @@ unsafe fn setting(name: &[u8], value: &[u8]) {
             b"full" => set(&mut c.mode, FULL),
             b"off" => set(&mut c.off, true),
             _ => Err("fast, full or off"),
+        },
+        b"MEMSHIM_GPU_TIMING" => match value {
+            b"events" => set(&mut c.gpu, GPU_EVENTS),
+            b"wall" => set(&mut c.gpu, GPU_WALL),
+            b"off" => set(&mut c.gpu, GPU_OFF),
+            _ => Err("events, wall or off"),
         },
         b"MEMSHIM_CHILDREN" => match value {
             b"follow" => set(&mut c.follow, true),

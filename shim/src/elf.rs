@@ -38,6 +38,13 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const DT_VERSYM: u64 = 0x6fff_fff0;
 const STT_GNU_IFUNC: u8 = 10;
 
+impl Object {
+    /// An object that is known by its place and its dynamic section only.
+    pub const fn new(base: u64, dynamic: *const [u64; 2]) -> Object {
+        Object { base, name: core::ptr::null(), dynamic, next: core::ptr::null() }
+    }
+}
+
 /// A function and the object that defines it.
 #[derive(Clone, Copy)]
 pub struct Found {
@@ -154,7 +161,11 @@ pub fn find_next(name: &[u8]) -> Option<Found> {
     if us.is_null() { None } else { find_from(unsafe { (*us).next }, name) }
 }
 
-unsafe fn find_in(o: *const Object, name: &[u8]) -> Option<*const c_void> {
+/// Looks for `name` in one object.
+///
+/// # Safety
+/// `o` is a loaded object.
+pub unsafe fn find_in(o: *const Object, name: &[u8]) -> Option<*const c_void> {
     // SAFETY: the dynamic section of a loaded object and the tables it points at.
     unsafe {
         let (mut symbols, mut strings, mut versions) = (0u64, 0u64, 0u64);

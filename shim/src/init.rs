@@ -34,6 +34,11 @@ pub fn resolved() -> bool {
     unsafe { real::REAL.malloc.is_some() }
 }
 
+/// Whether this process is being recorded.
+pub fn is_recording() -> bool {
+    PHASE.load(Acquire) == 2
+}
+
 /// The cold path of every hook: sets up whatever is missing and returns this thread's [`Hot`], null when nothing is to be recorded.
 #[cold]
 #[inline(never)]
@@ -110,6 +115,7 @@ unsafe fn begin() {
         real::resolve();
         crate::hooks::cxx::settle();
         crate::hooks::process::settle();
+        crate::cuda::settle();
         wake_allocator();
         config::read();
         let mut name = [0u8; 16];
@@ -184,6 +190,7 @@ unsafe fn begin_child() {
         writer::forget();
         lines::reset();
         lines::restart_counts();
+        crate::cuda::forget();
         if !CONFIG.follow {
             PHASE.store(3, Release);
             return;
@@ -397,6 +404,7 @@ pub fn finish(how: &str, code: Option<i32>) {
         return;
     }
     sys::keep_errno(|| {
+        crate::cuda::tell();
         let signals = sys::block_signals();
         if writer::lock_within_a_second() {
             // What other threads do from here on is after the end: neither counted nor recorded.
@@ -476,6 +484,7 @@ pub extern "C" fn before_exec() {
         return;
     }
     sys::keep_errno(|| {
+        crate::cuda::tell();
         let signals = sys::block_signals();
         if writer::lock_within_a_second() {
             drain::drain(false);

@@ -34,6 +34,8 @@ pub struct Hot {
     pub rng: u64,
     /// Index + 1 of the block being filled.
     pub block: u32,
+    /// 1 while the thread is inside a hooked driver call.
+    pub gpu: u32,
 }
 
 /// One for every lane; wiped on fork.
@@ -536,6 +538,7 @@ pub fn acquire() -> *mut Hot {
         (*lane).state.store(1, Relaxed);
         (*hot).lane = lane;
         (*hot).index = index;
+        (*hot).gpu = 0;
         if (*hot).rng == 0 {
             (*hot).rng = sys::now() ^ (tid as u64) << 32 | 1;
             (*hot).left = draw(hot);

@@ -14,6 +14,7 @@
 
 mod config;
 mod crowd;
+mod cuda;
 mod drain;
 mod elf;
 mod hooks;

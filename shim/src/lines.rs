@@ -241,10 +241,13 @@ pub unsafe fn child(w: u64, words: *const u64) {
     });
 }
 
-/// Map records.
+/// Map and GPU records.
 pub unsafe fn map(lane: u32, w: u64, words: *const u64) {
     // SAFETY: the record is whole: its op says how many words it has.
     unsafe {
+        if crate::cuda::line::is_gpu(w) {
+            return side(|t| crate::cuda::line::write(t, lane, w, words));
+        }
         let arg = |i: usize| *words.add(i);
         let (name, n) = match record::op_of(w) {
             op::MMAP => ("mmap", 5),

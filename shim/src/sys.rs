@@ -194,6 +194,13 @@ pub fn yield_now() {
     unsafe { sys!(libc::SYS_sched_yield) };
 }
 
+/// Sleeps, a signal's length less.
+pub fn pause(ns: u64) {
+    let t = [ns / 1_000_000_000, ns % 1_000_000_000];
+    // SAFETY: t is a timespec.
+    unsafe { sys!(libc::SYS_nanosleep, t.as_ptr(), 0) };
+}
+
 /// Runs `f` with errno as it was.
 #[inline]
 pub fn keep_errno<T>(f: impl FnOnce() -> T) -> T {

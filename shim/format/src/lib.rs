@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), no_std)]
 #![warn(missing_docs)]
 
+pub mod gpu;
 pub mod live;
 pub mod record;
 pub mod remote;

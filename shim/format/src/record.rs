@@ -8,6 +8,8 @@
 //!
 //! A zero word where a start word is due is the rest of a block, or a place that a signal handler jumped out of.
 
+use crate::gpu;
+
 /// Bit that marks a start word.
 pub const START: u64 = 1 << 63;
 /// Where the op stands.
@@ -101,6 +103,10 @@ pub mod op {
     pub const THREAD_END: u8 = 0x51;
     /// A child was made: pid, arg 0 fork 1 vfork 2 spawn; t_ns.
     pub const CHILD: u8 = 0x52;
+    /// First of the GPU rows, one op a kind: see [`super::gpu`].
+    pub const GPU: u8 = super::gpu::FIRST_OP;
+    /// Last of them.
+    pub const GPU_LAST: u8 = GPU + super::gpu::KINDS.len() as u8 - 1;
 }
 
 /// Flag of ALLOC: two argument words, size and usable.
@@ -155,6 +161,11 @@ const WORDS: [u8; 128] = {
     t[op::THREAD_START as usize] = 2;
     t[op::THREAD_END as usize] = 5;
     t[op::CHILD as usize] = 2;
+    let mut k = 0;
+    while k < gpu::KINDS.len() {
+        t[op::GPU as usize + k] = 3 + gpu::KINDS[k].words as u8;
+        k += 1;
+    }
     t
 };
 

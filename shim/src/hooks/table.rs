@@ -1,5 +1,5 @@
 //! The one list of hooked functions: signature and class. Real pointers ([`crate::real`]), exports, their test and the documentation
-//! come from it. A line is `name(arguments) -> result, class;`.
+//! come from it. The functions of the GPU's driver have a table of their own ([`crate::cuda`]). A line is `name(arguments) -> result, class;`.
 
 macro_rules! for_each_hook {
     ($m:ident) => {
@@ -74,6 +74,7 @@ macro_rules! for_each_hook {
     setgroups(n: usize, list: *const u32) -> c_int, process;
     unshare(flags: c_int) -> c_int, process;
     setns(fd: c_int, flags: c_int) -> c_int, process;
+    dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void, lookup;
         }
     };
 }

@@ -1,0 +1,383 @@
+//! What a GPU record says: the names of the hooked driver calls and the kinds of rows, for the shim, which writes them, and the command, which
+//! reads them and recovers them from a spool.
+//!
+//! ```text
+//! start word   op = FIRST_OP + kind, 12-bit argument = number of the call, 44 bits = ticket
+//! argument 1   CLOCK_MONOTONIC ns at which the call began
+//! argument 2   head: result code 0..16, device 16..24 (255 not known), context 24..36, flags 36..60
+//! further      as the kind says
+//! ```
+//!
+//! A NAME record has text instead: seven bytes a word, low byte first.
+
+/// Driver calls that are events, by the name without the suffixes of their versions. New ones at the end.
+pub const CALLS: [&str; 111] = [
+    "cuArray3DCreate",
+    "cuArrayCreate",
+    "cuArrayDestroy",
+    "cuCtxCreate",
+    "cuCtxDestroy",
+    "cuCtxSynchronize",
+    "cuDestroyExternalMemory",
+    "cuDevicePrimaryCtxRelease",
+    "cuDevicePrimaryCtxReset",
+    "cuEventSynchronize",
+    "cuExternalMemoryGetMappedBuffer",
+    "cuGetProcAddress",
+    "cuGraphAddChildGraphNode",
+    "cuGraphAddMemcpyNode",
+    "cuGraphAddMemsetNode",
+    "cuGraphClone",
+    "cuGraphCreate",
+    "cuGraphDestroy",
+    "cuGraphExecChildGraphNodeSetParams",
+    "cuGraphExecDestroy",
+    "cuGraphExecKernelNodeSetParams",
+    "cuGraphExecMemcpyNodeSetParams",
+    "cuGraphExecMemsetNodeSetParams",
+    "cuGraphExecNodeSetParams",
+    "cuGraphExecUpdate",
+    "cuGraphInstantiate",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphInstantiateWithParams",
+    "cuGraphLaunch",
+    "cuGraphUpload",
+    "cuGreenCtxStreamCreate",
+    "cuImportExternalMemory",
+    "cuIpcCloseMemHandle",
+    "cuIpcOpenMemHandle",
+    "cuLaunchCooperativeKernel",
+    "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cuMemAlloc",
+    "cuMemAllocAsync",
+    "cuMemAllocFromPoolAsync",
+    "cuMemAllocHost",
+    "cuMemAllocManaged",
+    "cuMemAllocPitch",
+    "cuMemCreate",
+    "cuMemFree",
+    "cuMemFreeAsync",
+    "cuMemFreeHost",
+    "cuMemGetInfo",
+    "cuMemHostAlloc",
+    "cuMemHostRegister",
+    "cuMemHostUnregister",
+    "cuMemImportFromShareableHandle",
+    "cuMemMap",
+    "cuMemPoolCreate",
+    "cuMemPoolDestroy",
+    "cuMemPoolSetAttribute",
+    "cuMemPoolTrimTo",
+    "cuMemPrefetchAsync",
+    "cuMemPrefetchBatchAsync",
+    "cuMemRelease",
+    "cuMemRetainAllocationHandle",
+    "cuMemUnmap",
+    "cuMemcpy",
+    "cuMemcpy2D",
+    "cuMemcpy2DAsync",
+    "cuMemcpy2DUnaligned",
+    "cuMemcpy3D",
+    "cuMemcpy3DAsync",
+    "cuMemcpy3DBatchAsync",
+    "cuMemcpy3DPeer",
+    "cuMemcpy3DPeerAsync",
+    "cuMemcpy3DWithAttributesAsync",
+    "cuMemcpyAsync",
+    "cuMemcpyAtoA",
+    "cuMemcpyAtoD",
+    "cuMemcpyAtoH",
+    "cuMemcpyAtoHAsync",
+    "cuMemcpyBatchAsync",
+    "cuMemcpyDtoA",
+    "cuMemcpyDtoD",
+    "cuMemcpyDtoDAsync",
+    "cuMemcpyDtoH",
+    "cuMemcpyDtoHAsync",
+    "cuMemcpyHtoA",
+    "cuMemcpyHtoAAsync",
+    "cuMemcpyHtoD",
+    "cuMemcpyHtoDAsync",
+    "cuMemcpyPeer",
+    "cuMemcpyPeerAsync",
+    "cuMemcpyWithAttributesAsync",
+    "cuMemsetD16",
+    "cuMemsetD16Async",
+    "cuMemsetD2D16",
+    "cuMemsetD2D16Async",
+    "cuMemsetD2D32",
+    "cuMemsetD2D32Async",
+    "cuMemsetD2D8",
+    "cuMemsetD2D8Async",
+    "cuMemsetD32",
+    "cuMemsetD32Async",
+    "cuMemsetD8",
+    "cuMemsetD8Async",
+    "cuMipmappedArrayCreate",
+    "cuMipmappedArrayDestroy",
+    "cuStreamBeginCapture",
+    "cuStreamBeginCaptureToGraph",
+    "cuStreamCreate",
+    "cuStreamCreateWithPriority",
+    "cuStreamDestroy",
+    "cuStreamEndCapture",
+    "cuStreamSynchronize",
+];
+
+/// Number where a row is of no call: what is seen beside them.
+pub const NO_CALL: u64 = 0xfff;
+
+/// Number of a call, for tables made at compile time.
+pub const fn call_number(name: &str) -> u16 {
+    let mut i = 0;
+    while i < CALLS.len() {
+        if same(CALLS[i].as_bytes(), name.as_bytes()) {
+            return i as u16;
+        }
+        i += 1;
+    }
+    panic!("not among CALLS")
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < a.len() {
+        if a[i] != b[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// A kind of row.
+pub struct Kind {
+    /// First word of the row in a trace.
+    pub name: &'static str,
+    /// Its words after time and head.
+    pub words: usize,
+}
+
+/// Op of the first kind.
+pub const FIRST_OP: u8 = 0x60;
+
+/// Numbers of [`KINDS`].
+#[allow(missing_docs)]
+pub mod kind {
+    pub const ALLOC: u8 = 0;
+    pub const FREE: u8 = 1;
+    pub const COPY: u8 = 2;
+    pub const TIME: u8 = 3;
+    pub const STREAM: u8 = 4;
+    pub const GRAPH: u8 = 5;
+    pub const STATE: u8 = 6;
+    pub const BUSY: u8 = 7;
+    pub const NAME: u8 = 8;
+    pub const CONTEXT: u8 = 9;
+    pub const MAP: u8 = 10;
+}
+
+const fn row(name: &'static str, words: usize) -> Kind {
+    Kind { name, words }
+}
+
+/// All kinds; what their words are stands in `docs/trace-format.md`.
+pub const KINDS: [Kind; 11] = [
+    row("alloc", 3),
+    row("free", 2),
+    row("copy", 5),
+    row("time", 1),
+    row("stream", 3),
+    row("graph", 4),
+    row("state", 3),
+    row("busy", 4),
+    row("name", 5),
+    row("context", 1),
+    row("map", 3),
+];
+
+/// Classes of memory (flags of ALLOC and FREE).
+#[allow(missing_docs)]
+pub mod class {
+    pub const DEVICE: u64 = 0;
+    pub const MANAGED: u64 = 1;
+    /// From a pool, in stream order.
+    pub const POOL: u64 = 2;
+    /// A physical allocation, named by its handle (cuMemCreate).
+    pub const HANDLE: u64 = 3;
+    pub const PINNED: u64 = 4;
+    /// Host memory of the program's, registered.
+    pub const REGISTERED: u64 = 5;
+    pub const ARRAY: u64 = 6;
+    pub const MIPMAP: u64 = 7;
+    /// Memory of another process or interface, opened here: not counted.
+    pub const IPC: u64 = 8;
+    pub const EXTERNAL: u64 = 9;
+    pub const IMPORTED_HANDLE: u64 = 10;
+    /// Names, in order.
+    pub const NAMES: [&str; 11] =
+        ["device", "managed", "pool", "handle", "pinned", "registered", "array", "mipmap", "ipc", "external", "imported handle"];
+}
+
+/// Directions of copies (flags of COPY, bits 0..4).
+#[allow(missing_docs)]
+pub mod direction {
+    pub const H2D: u64 = 0;
+    pub const D2H: u64 = 1;
+    pub const D2D: u64 = 2;
+    pub const P2P: u64 = 3;
+    pub const H2H: u64 = 4;
+    pub const MEMSET: u64 = 5;
+    /// Names, in order.
+    pub const NAMES: [&str; 6] = ["H2D", "D2H", "D2D", "P2P", "H2H", "memset"];
+}
+
+/// Host side of a copy (flags of COPY, bits 4..8).
+#[allow(missing_docs)]
+pub mod memory {
+    pub const PAGEABLE: u64 = 0;
+    pub const PINNED: u64 = 1;
+    pub const MANAGED: u64 = 2;
+    /// No host side.
+    pub const DEVICE: u64 = 3;
+    /// Names, in order.
+    pub const NAMES: [&str; 4] = ["pageable", "pinned", "managed", "device"];
+}
+
+/// Further flags of COPY.
+#[allow(missing_docs)]
+pub mod copy {
+    pub const ASYNC: u64 = 1 << 8;
+    /// Into a graph that is being captured: nothing moves yet.
+    pub const CAPTURED: u64 = 1 << 9;
+    /// It has an event pair: a TIME row follows.
+    pub const TIMED: u64 = 1 << 10;
+    /// A prefetch: pages that were there already did not move.
+    pub const PREFETCH: u64 = 1 << 11;
+}
+
+/// What a STREAM row says (its flags).
+#[allow(missing_docs)]
+pub mod stream {
+    pub const CREATE: u64 = 0;
+    pub const DESTROY: u64 = 1;
+    /// The host waited for the stream (or, stream 0, for a context or an event).
+    pub const WAIT: u64 = 2;
+}
+
+/// What a GRAPH row says (its flags).
+#[allow(missing_docs)]
+pub mod graph {
+    pub const CAPTURE_BEGIN: u64 = 0;
+    /// a: the graph, b: the capture.
+    pub const CAPTURE_END: u64 = 1;
+    pub const CREATE: u64 = 2;
+    pub const DESTROY: u64 = 3;
+    /// a: the clone, b: the original.
+    pub const CLONE: u64 = 4;
+    /// a: the executable graph, b: the graph.
+    pub const INSTANTIATE: u64 = 5;
+    pub const UPDATE: u64 = 6;
+    pub const NODE_UPDATE: u64 = 7;
+    pub const EXEC_DESTROY: u64 = 8;
+    /// a: the executable graph, b: the stream.
+    pub const LAUNCH: u64 = 9;
+    pub const UPLOAD: u64 = 10;
+    /// a: the graph, b: bytes.
+    pub const ADD_COPY: u64 = 11;
+    pub const ADD_SET: u64 = 12;
+    /// a: the graph, b: the child.
+    pub const ADD_CHILD: u64 = 13;
+    /// Flag: a launch has an event pair.
+    pub const TIMED: u64 = 1 << 10;
+}
+
+/// What a STATE row says (its flags).
+#[allow(missing_docs)]
+pub mod state {
+    /// Free and total bytes of the device.
+    pub const VRAM: u64 = 0;
+    /// A pool: its handle, most used, most reserved.
+    pub const POOL: u64 = 1;
+    /// A framework's own allocator: bytes allocated, reserved.
+    pub const TORCH: u64 = 2;
+    /// Event pairs that could not be used: how many, and why (0 too many at once, 1 the driver refused).
+    pub const UNTIMED: u64 = 3;
+}
+
+/// What a CONTEXT row says (its flags).
+#[allow(missing_docs)]
+pub mod context {
+    /// First seen.
+    pub const SEEN: u64 = 0;
+    pub const END: u64 = 1;
+}
+
+/// What a MAP row says (its flags): words handle, address, bytes.
+#[allow(missing_docs)]
+pub mod map {
+    pub const MAP: u64 = 0;
+    pub const UNMAP: u64 = 1;
+    pub const RETAIN: u64 = 2;
+}
+
+/// What a NAME row names (its call number).
+#[allow(missing_docs)]
+pub mod name {
+    /// A device; the ticket is its number.
+    pub const DEVICE: u64 = 1;
+    /// A driver call that this version does not know; the ticket is a running number.
+    pub const UNKNOWN_CALL: u64 = 2;
+    /// How transfers are timed.
+    pub const TIMING: u64 = 3;
+}
+
+/// Device not known.
+pub const NO_DEVICE: u64 = 255;
+
+/// A head word.
+#[inline(always)]
+pub const fn head(code: u64, device: u64, context: u64, flags: u64) -> u64 {
+    code & 0xffff | (device & 0xff) << 16 | (context & 0xfff) << 24 | (flags & 0xff_ffff) << 36
+}
+
+/// Its parts: code, device, context, flags.
+#[inline(always)]
+pub const fn parts(head: u64) -> [u64; 4] {
+    [head & 0xffff, head >> 16 & 0xff, head >> 24 & 0xfff, head >> 36 & 0xff_ffff]
+}
+
+/// Text of a NAME record.
+pub fn text(words: &[u64], out: &mut [u8; 49]) -> usize {
+    let bytes = words.iter().flat_map(|w| (0..7).map(move |i| (w >> (8 * i)) as u8));
+    let mut n = 0;
+    for (slot, c) in out.iter_mut().zip(bytes) {
+        if c == 0 {
+            break;
+        }
+        *slot = c;
+        n += 1;
+    }
+    n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_keeps_its_parts() {
+        assert_eq!(parts(head(701, 255, 4095, 0xabcdef)), [701, 255, 4095, 0xabcdef]);
+        assert!(head(0xffff, 255, 0xfff, 0xff_ffff) < 1 << 63);
+    }
+
+    #[test]
+    fn kinds_fit_a_record_and_calls_a_start_word() {
+        assert!(KINDS.iter().all(|k| 3 + k.words <= crate::record::MAX_WORDS));
+        assert!(CALLS.len() < 4096 && CALLS[call_number("cuMemAlloc") as usize] == "cuMemAlloc");
+    }
+}

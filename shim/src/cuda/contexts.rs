@@ -1,0 +1,217 @@
+//! Contexts and devices, as they are met: which device a context is on, and the number it has in the trace. Found by asking the driver for the
+//! thread's current context at each call: programs get contexts in ways that pass no hook.
+
+use super::call::{Call, ticket};
+use super::libcuda::own;
+use super::{lock, state, timing};
+use crate::config::{CONFIG, GPU_EVENTS, GPU_WALL};
+use crate::lane::{Hot, push};
+use crate::sys;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use memshim_format::gpu::{self, NO_DEVICE, context, kind};
+use memshim_format::record::{op, start};
+
+/// Contexts at once at most; calls in further ones are recorded without a device.
+pub const MOST: usize = 64;
+
+/// A context: its handle (0: the place is free), its device, its number in the trace.
+pub struct Context {
+    pub handle: AtomicU64,
+    pub device: AtomicU32,
+    pub number: AtomicU32,
+    /// Made by `cuCtxCreate`; else the device's primary one.
+    pub made: AtomicU32,
+}
+
+/// All that are known.
+pub static CONTEXTS: [Context; MOST] =
+    [const { Context { handle: AtomicU64::new(0), device: AtomicU32::new(0), number: AtomicU32::new(0), made: AtomicU32::new(0) } }; MOST];
+
+static NUMBERS: AtomicU32 = AtomicU32::new(0);
+/// Bit by device: its name is in the trace.
+static NAMED: AtomicU64 = AtomicU64::new(0);
+
+/// Where a call happens. Context 0: none.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub device: u64,
+    pub context: u64,
+    /// Index in [`CONTEXTS`], [`MOST`] where there is none.
+    pub slot: usize,
+}
+
+/// Nowhere known.
+pub const NOWHERE: Place = Place { device: NO_DEVICE, context: 0, slot: MOST };
+
+/// The handle of the thread's current context, 0 where there is none.
+pub fn handle() -> u64 {
+    let mut h = 0usize;
+    // SAFETY: asks the driver.
+    match own().context {
+        // SAFETY: writes one handle.
+        Some(f) if unsafe { f(&raw mut h) } == 0 => h as u64,
+        _ => 0,
+    }
+}
+
+/// The thread's current context.
+pub fn current(hot: *mut Hot) -> Place {
+    let h = handle();
+    if h == 0 {
+        return NOWHERE;
+    }
+    match known(h) {
+        Some(p) => p,
+        None => meet(hot, h),
+    }
+}
+
+fn known(h: u64) -> Option<Place> {
+    let at = CONTEXTS.iter().position(|c| c.handle.load(Acquire) == h)?;
+    CONTEXTS.get(at).map(|c| place(c, at))
+}
+
+fn place(c: &Context, slot: usize) -> Place {
+    Place { device: c.device.load(Relaxed) as u64, context: c.number.load(Relaxed) as u64, slot }
+}
+
+/// A context seen for the first time; it is the thread's current one.
+#[cold]
+#[inline(never)]
+fn meet(hot: *mut Hot, h: u64) -> Place {
+    let mut device = NO_DEVICE as i32;
+    sys::keep_errno(|| {
+        if let Some(f) = own().device_of_context {
+            // SAFETY: writes one number.
+            unsafe { f(&raw mut device) };
+        }
+    });
+    // SAFETY: this thread's hot; under the lock.
+    let added = unsafe {
+        lock::with(hot, || {
+            if let Some(p) = known(h) {
+                return (p, false);
+            }
+            let Some(at) = CONTEXTS.iter().position(|c| c.handle.load(Relaxed) == 0) else { return (NOWHERE, false) };
+            let Some(c) = CONTEXTS.get(at) else { return (NOWHERE, false) };
+            c.device.store(device as u32 & 0xff, Relaxed);
+            c.number.store(NUMBERS.fetch_add(1, Relaxed) + 1 & 0xfff, Relaxed);
+            c.made.store(0, Relaxed);
+            c.handle.store(h, Release);
+            (place(c, at), true)
+        })
+    };
+    let Some((place, new)) = added else { return NOWHERE };
+    if new {
+        row(hot, place, context::SEEN, h, ticket());
+        name_device(hot, device);
+        sys::keep_errno(|| state::look(hot, place, true));
+    }
+    place
+}
+
+fn row(hot: *mut Hot, place: Place, what: u64, handle: u64, ticket: u64) {
+    // SAFETY: this thread's hot.
+    unsafe {
+        push(
+            hot,
+            [start(op::GPU + kind::CONTEXT, gpu::NO_CALL, ticket), sys::now(), gpu::head(0, place.device, place.context, what), handle],
+        );
+    }
+}
+
+fn name_device(hot: *mut Hot, device: i32) {
+    if !(0..64).contains(&device) || NAMED.fetch_or(1 << device, Relaxed) >> device & 1 == 1 {
+        return;
+    }
+    // SAFETY: settings are read-only.
+    let how: &[u8] = match unsafe { CONFIG.gpu } {
+        GPU_EVENTS => b"events",
+        GPU_WALL => b"wall",
+        _ => b"off",
+    };
+    name(hot, gpu::name::TIMING, 0, how);
+    let mut text = [0u8; 64];
+    let asked = sys::keep_errno(|| match own().device_name {
+        // SAFETY: writes a zero-terminated name of at most 63 bytes.
+        Some(f) => unsafe { f(text.as_mut_ptr().cast(), 63, device) },
+        None => 1,
+    });
+    if asked == 0 {
+        name(hot, gpu::name::DEVICE, device as u64, &text);
+    }
+}
+
+/// Leaves a NAME row: the text up to its first zero, cut where it is too long.
+pub fn name(hot: *mut Hot, what: u64, number: u64, text: &[u8]) {
+    let mut w = [0u64; 7];
+    let n = text.iter().position(|c| *c == 0).unwrap_or(text.len());
+    for (i, c) in text.iter().take(n.min(49)).enumerate() {
+        if let Some(word) = w.get_mut(i / 7) {
+            *word |= (*c as u64) << (8 * (i % 7));
+        }
+    }
+    let [a, b, c, d, e, f, g] = w;
+    // SAFETY: this thread's hot.
+    unsafe { push(hot, [start(op::GPU + kind::NAME, what, number), a, b, c, d, e, f, g]) };
+}
+
+/// After `cuCtxCreate`: the new context is current, and not the primary one.
+pub fn made(call: &Call) {
+    let p = call.place();
+    if let Some(c) = CONTEXTS.get(p.slot) {
+        c.made.store(1, Relaxed);
+    }
+}
+
+/// Contexts that a call is about to end: the one of this handle, or the primary one of a device.
+pub fn ending(handle: Option<u64>, device: u64) -> Option<Place> {
+    let at = CONTEXTS.iter().position(|c| {
+        let h = c.handle.load(Acquire);
+        match handle {
+            Some(wanted) => h == wanted && h != 0,
+            None => h != 0 && c.made.load(Relaxed) == 0 && c.device.load(Relaxed) as u64 == device,
+        }
+    })?;
+    CONTEXTS.get(at).map(|c| place(c, at))
+}
+
+/// Whether the primary context of a device is gone.
+pub fn primary_is_gone(device: u64) -> bool {
+    let (mut flags, mut active) = (0u32, 1i32);
+    let r = sys::keep_errno(|| match own().primary_state {
+        // SAFETY: writes two numbers.
+        Some(f) => unsafe { f(device as i32, &raw mut flags, &raw mut active) },
+        None => 1,
+    });
+    r == 0 && active == 0
+}
+
+/// The context has ended, with all that was in it.
+pub fn ended(hot: *mut Hot, place: Place, ticket: u64) {
+    if let Some(c) = CONTEXTS.get(place.slot) {
+        let h = c.handle.swap(0, AcqRel);
+        row(hot, place, context::END, h, ticket);
+        // SAFETY: this thread's hot.
+        unsafe { super::ranges::remove_context(hot, place.context) };
+        timing::context_ended(place.slot);
+    }
+}
+
+/// A forked child has none.
+pub fn forget() {
+    for c in &CONTEXTS {
+        c.handle.store(0, Relaxed);
+    }
+    NAMED.store(0, Relaxed);
+}
+
+/// A call that could have ended the context did not: its ticket makes a row all the same.
+pub fn goes_on(hot: *mut Hot, place: Place, ticket: u64) {
+    row(hot, place, context::SEEN, CONTEXTS.get(place.slot).map_or(0, |c| c.handle.load(Relaxed)), ticket);
+}
+
+/// Device of a context by its handle, where it is known.
+pub fn device_of(handle: u64) -> Option<u64> {
+    if handle == 0 { None } else { known(handle).map(|p| p.device) }
+}

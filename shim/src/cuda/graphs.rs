@@ -1,0 +1,152 @@
+//! Graphs: captures, instantiations, updates, launches. What a graph copies is told by the copies that were captured into it.
+
+use super::call::{Call, ticket};
+use super::libcuda::own;
+use super::timing;
+use crate::sys;
+use core::sync::atomic::{AtomicI32, Ordering::*};
+use memshim_format::gpu::{copy, graph, kind};
+
+/// Captures that are open in the process.
+static OPEN: AtomicI32 = AtomicI32::new(0);
+
+/// Whether any graph is being captured.
+pub fn is_capturing() -> bool {
+    OPEN.load(SeqCst) > 0
+}
+
+/// What a stream is doing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Capture {
+    No,
+    /// Its work goes into a graph; the number of the capture, 0 where the driver does not say.
+    Yes(u64),
+    /// The driver refuses to say (the default stream while another one captures).
+    Unclear,
+}
+
+/// Asks the driver.
+pub fn capture_of(stream: u64) -> Capture {
+    let (mut status, mut id) = (0i32, 0u64);
+    let r = sys::keep_errno(|| match (own().capture_info, own().is_capturing) {
+        // SAFETY: writes two numbers.
+        (Some(f), _) => unsafe { f(stream as usize, &raw mut status, &raw mut id) },
+        // SAFETY: writes one number.
+        (None, Some(f)) => unsafe { f(stream as usize, &raw mut status) },
+        (None, None) => 0,
+    });
+    match (r, status) {
+        (0, 0) => Capture::No,
+        (0, _) => Capture::Yes(id),
+        _ => Capture::Unclear,
+    }
+}
+
+fn leave(c: &Call, r: i32, what: u64, tk: u64, w: [u64; 4]) {
+    c.row4(kind::GRAPH, tk, c.head(r, c.place(), what), w);
+}
+
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn capture_begin(c: &Call, into: u64) -> i32 {
+    // From here on no stream is looked at: to ask a capturing one would spoil the capture.
+    OPEN.fetch_add(1, SeqCst);
+    super::reaper::wait_for_sampler();
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    if r != 0 {
+        capture_closed();
+    }
+    leave(c, r, graph::CAPTURE_BEGIN, ticket(), [c.stream(0), into, 0, 0]);
+    r
+}
+
+fn capture_closed() {
+    if OPEN.fetch_sub(1, SeqCst) <= 0 {
+        OPEN.store(0, SeqCst);
+    }
+}
+
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn capture_end(c: &Call) -> i32 {
+    let stream = c.stream(0);
+    let before = capture_of(stream);
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    // Some failures end a capture, others leave it open.
+    if matches!(before, Capture::Yes(_)) && capture_of(stream) == Capture::No {
+        capture_closed();
+    }
+    let id = if let Capture::Yes(id) = before { id } else { 0 };
+    leave(c, r, graph::CAPTURE_END, ticket(), [c.out(1, r), id, stream, 0]);
+    r
+}
+
+/// A stream is destroyed, perhaps in the middle of a capture.
+pub fn stream_ends(stream: u64) {
+    if is_capturing() && matches!(capture_of(stream), Capture::Yes(_)) {
+        capture_closed();
+    }
+}
+
+/// A handle is made from another.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn made(c: &Call, what: u64, from: u64) -> i32 {
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    leave(c, r, what, ticket(), [c.out(0, r), from, sys::now() - c.t, 0]);
+    r
+}
+
+/// A handle goes.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn ended(c: &Call, what: u64) -> i32 {
+    let tk = ticket();
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    leave(c, r, what, tk, [c.word(0) as u64, 0, 0, 0]);
+    r
+}
+
+/// A graph or an executable one is changed.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn changed(c: &Call, what: u64, a: u64, b: u64) -> i32 {
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    leave(c, r, what, ticket(), [a, b, sys::now() - c.t, 0]);
+    r
+}
+
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn launch(c: &Call) -> i32 {
+    let (exec, stream, place) = (c.word(0) as u64, c.stream(1), c.place());
+    let captured = if timing::wants_captures() { capture_of(stream) } else { Capture::No };
+    let pair = if captured == Capture::No { timing::begin(c.hot, place, stream) } else { None };
+    let t = sys::now();
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    let wall = sys::now() - t;
+    let tk = ticket();
+    let timed = timing::end(c.hot, place, pair, stream, tk, r == 0);
+    let mut flags = graph::LAUNCH | if timed { graph::TIMED } else { 0 };
+    let mut capture = 0;
+    if let Capture::Yes(id) = captured {
+        flags |= copy::CAPTURED;
+        capture = id;
+    }
+    c.row4(kind::GRAPH, tk, c.head(r, place, flags), [exec, stream, wall, capture]);
+    r
+}
+
+/// A forked child has no captures.
+pub fn forget() {
+    OPEN.store(0, Relaxed);
+}

@@ -1,0 +1,178 @@
+//! The driver's library in this process: where it is, and what the functions behind the hooks are.
+//!
+//! It is never loaded by us. The first hooked call that finds no real function looks for it among the loaded objects, under the loader's own
+//! lock (`dl_iterate_phdr`): a program that gets here is calling the driver, which takes that lock itself.
+
+use super::call::Entry;
+use crate::{elf, real};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+
+/// 0 not looked for since the last `dlsym` of a driver function, 1 found, 2 not there when last looked for.
+static STATE: AtomicU32 = AtomicU32::new(0);
+static BASE: AtomicUsize = AtomicUsize::new(0);
+static END: AtomicUsize = AtomicUsize::new(0);
+
+macro_rules! own_functions {
+    ($($field:ident: $($symbol:literal)|+, ($($arg:ty),*);)*) => {
+        /// Functions of the driver that we call ourselves; `None` where it has none of that name.
+        pub struct Own { $(pub $field: Option<unsafe extern "C" fn($($arg),*) -> i32>,)* }
+
+        /// Settled once, when the library is found.
+        pub static mut OWN: Own = Own { $($field: None,)* };
+
+        unsafe fn settle(object: *const elf::Object) {
+            $(
+                for name in [$($symbol),+] {
+                    // SAFETY: an object of the loader's; the signature is the driver's.
+                    unsafe {
+                        if let (None, Some(p)) = (OWN.$field, elf::find_in(object, name.as_bytes())) {
+                            OWN.$field = Some(core::mem::transmute::<*const c_void, unsafe extern "C" fn($($arg),*) -> i32>(p));
+                        }
+                    }
+                }
+            )*
+        }
+    };
+}
+
+own_functions! {
+    context: "cuCtxGetCurrent", (*mut usize);
+    set_context: "cuCtxSetCurrent", (usize);
+    device_of_context: "cuCtxGetDevice", (*mut i32);
+    primary_state: "cuDevicePrimaryCtxGetState", (i32, *mut u32, *mut i32);
+    device_name: "cuDeviceGetName", (*mut c_char, i32, i32);
+    pointer_attribute: "cuPointerGetAttribute", (*mut c_void, i32, u64);
+    memory_info: "cuMemGetInfo_v2", (*mut usize, *mut usize);
+    device_pool: "cuDeviceGetMemPool", (*mut usize, i32);
+    pool_attribute: "cuMemPoolGetAttribute", (usize, i32, *mut u64);
+    capture_info: "cuStreamGetCaptureInfo", (usize, *mut i32, *mut u64);
+    is_capturing: "cuStreamIsCapturing", (usize, *mut i32);
+    stream_query: "cuStreamQuery", (usize);
+    stream_create: "cuStreamCreate", (*mut usize, u32);
+    event_create: "cuEventCreate", (*mut usize, u32);
+    event_destroy: "cuEventDestroy_v2" | "cuEventDestroy", (usize);
+    event_record: "cuEventRecord", (usize, usize);
+    event_query: "cuEventQuery", (usize);
+    event_elapsed: "cuEventElapsedTime_v2" | "cuEventElapsedTime", (*mut f32, usize, usize);
+    exchange_capture_mode: "cuThreadExchangeStreamCaptureMode", (*mut i32);
+}
+
+/// The driver's functions that we call ourselves.
+pub fn own() -> &'static Own {
+    // SAFETY: written once, before the first hooked call goes on.
+    unsafe { &*(&raw const OWN) }
+}
+
+/// What `dl_iterate_phdr` says of an object (the part that is always there).
+#[repr(C)]
+struct Info {
+    base: usize,
+    name: *const c_char,
+    headers: *const libc::Elf64_Phdr,
+    count: u16,
+}
+
+type Look = unsafe extern "C" fn(*const Info, usize, *mut c_void) -> c_int;
+
+unsafe extern "C" fn look(info: *const Info, _: usize, found: *mut c_void) -> c_int {
+    // SAFETY: the loader's data, under its lock; found is a Seen.
+    unsafe {
+        let name = if (*info).name.is_null() { &b""[..] } else { CStr::from_ptr((*info).name).to_bytes() };
+        let file = name.rsplit(|c| *c == b'/').next().unwrap_or(name);
+        if !file.starts_with(b"libcuda.so") {
+            return 0;
+        }
+        let found = &mut *found.cast::<Seen>();
+        for i in 0..(*info).count as usize {
+            let h = &*(*info).headers.add(i);
+            let at = (*info).base.wrapping_add(h.p_vaddr as usize);
+            match h.p_type {
+                libc::PT_DYNAMIC => found.dynamic = at,
+                libc::PT_LOAD => found.end = found.end.max(at + h.p_memsz as usize),
+                _ => {}
+            }
+        }
+        found.base = (*info).base;
+        1
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    base: usize,
+    end: usize,
+    dynamic: usize,
+}
+
+fn search() -> Option<Seen> {
+    static ITERATE: AtomicUsize = AtomicUsize::new(0);
+    let mut at = ITERATE.load(Relaxed);
+    if at == 0 {
+        at = real::default(b"dl_iterate_phdr") as usize;
+        ITERATE.store(at, Relaxed);
+    }
+    if at == 0 {
+        return None;
+    }
+    let mut seen = Seen::default();
+    // SAFETY: the C library's function and its signature.
+    unsafe {
+        let iterate: unsafe extern "C" fn(Look, *mut c_void) -> c_int = core::mem::transmute(at);
+        iterate(look, (&raw mut seen).cast());
+    }
+    (seen.dynamic != 0).then_some(seen)
+}
+
+/// Whether the library is loaded. Looks for it where that is not known.
+pub fn is_loaded() -> bool {
+    match STATE.load(Acquire) {
+        1 => true,
+        _ => find(),
+    }
+}
+
+#[cold]
+fn find() -> bool {
+    let Some(seen) = search() else { return false };
+    let object = elf::Object::new(seen.base as u64, seen.dynamic as *const [u64; 2]);
+    static SETTLING: AtomicU32 = AtomicU32::new(0);
+    if SETTLING.swap(1, AcqRel) == 0 {
+        // SAFETY: the object is loaded; one thread settles.
+        unsafe { settle(&raw const object) };
+        BASE.store(seen.base, Relaxed);
+        END.store(seen.end, Relaxed);
+        for e in &super::table::ENTRIES {
+            // SAFETY: as above.
+            if let Some(p) = unsafe { elf::find_in(&raw const object, e.symbol.as_bytes()) } {
+                e.real.store(p as usize, Relaxed);
+            }
+        }
+        STATE.store(1, Release);
+    } else {
+        // Another thread is at it; it takes microseconds.
+        while STATE.load(Acquire) != 1 {
+            crate::sys::yield_now();
+        }
+    }
+    true
+}
+
+/// Whether an address is in the driver's library.
+pub fn holds(address: usize) -> bool {
+    STATE.load(Acquire) == 1 && (BASE.load(Relaxed)..END.load(Relaxed)).contains(&address)
+}
+
+/// The function behind a hook.
+#[inline(always)]
+pub fn real(entry: &Entry) -> usize {
+    let p = entry.real.load(Relaxed);
+    if p != 0 { p } else { late(entry) }
+}
+
+#[cold]
+#[inline(never)]
+fn late(entry: &Entry) -> usize {
+    is_loaded();
+    entry.real.load(Relaxed)
+}

@@ -1,0 +1,209 @@
+//! How programs get at driver functions by name: `dlsym`, which is hooked, and `cuGetProcAddress`. Both answer with our hooks for the functions
+//! of the table, exactly by name and ABI, and with what the driver gave for everything else.
+//!
+//! `dlsym` looks at its caller's return address for `RTLD_NEXT` and for the namespace. So the hook is a jump and not a call: unless it has an
+//! answer by itself, the real `dlsym` finds the stack as the program left it.
+
+use super::call::{Call, Entry, Flavour};
+use super::table::ENTRIES;
+use super::{contexts, known, libcuda};
+use crate::lane::{self, Hot};
+use crate::real::REAL;
+use crate::{elf, init};
+use core::arch::naked_asm;
+use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use memshim_format::gpu;
+
+/// The C library's `dlsym`, for the jump.
+static mut REAL_DLSYM: *const c_void = core::ptr::null();
+
+/// One thread, at the start.
+pub fn settle() {
+    // SAFETY: one thread.
+    unsafe { REAL_DLSYM = REAL.dlsym.map_or(core::ptr::null(), |f| f as *const c_void) };
+}
+
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlsym() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "mov rdx, qword ptr [rsp + 24]",
+        "call {pick}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "test rdx, rdx",
+        "je 2f",
+        "ret",
+        "2:",
+        "jmp qword ptr [rip + {real}]",
+        ".cfi_endproc",
+        pick = sym pick,
+        real = sym REAL_DLSYM,
+    );
+}
+
+/// An answer, in two registers: `done` 0 leaves it to the real function.
+#[repr(C)]
+struct Picked {
+    at: *const c_void,
+    done: usize,
+}
+
+const PASS: Picked = Picked { at: core::ptr::null(), done: 0 };
+const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+
+unsafe extern "C" fn pick(handle: *mut c_void, name: *const c_char, caller: usize) -> Picked {
+    // SAFETY: a name that the program gave to dlsym.
+    unsafe {
+        if REAL_DLSYM.is_null() {
+            find_real();
+            if REAL_DLSYM.is_null() {
+                return Picked { done: 1, ..PASS };
+            }
+        }
+        if name.is_null() || *name != b'c' as c_char || *name.add(1) != b'u' as c_char || handle == RTLD_NEXT || !init::is_recording() {
+            return PASS;
+        }
+        let name = CStr::from_ptr(name);
+        let entry = by_symbol(name.to_bytes());
+        if entry.is_none() && !is_new(name.to_bytes()) || libcuda::holds(caller) || in_a_hook() {
+            return PASS;
+        }
+        answer(handle, name, entry)
+    }
+}
+
+/// The real function's answer, or our hook in place of the driver's.
+unsafe fn answer(handle: *mut c_void, name: &CStr, entry: Option<&'static Entry>) -> Picked {
+    // SAFETY: the real dlsym. By RTLD_NEXT, from here, it finds what the program would find in the global scope without us.
+    unsafe {
+        let Some(look) = REAL.dlsym else { return PASS };
+        let ours = entry.map(|e| e.hook.0.cast::<c_void>());
+        let mut p: *const c_void = look(if handle.is_null() { RTLD_NEXT } else { handle }, name.as_ptr());
+        if ours == Some(p) {
+            p = look(RTLD_NEXT, name.as_ptr());
+        }
+        if p.is_null() || !libcuda::is_loaded() || !libcuda::holds(p as usize) {
+            return Picked { at: p, done: 1 };
+        }
+        match (entry, ours) {
+            (Some(e), Some(hook)) => {
+                let _ = e.real.compare_exchange(0, p as usize, AcqRel, Relaxed);
+                Picked { at: hook, done: 1 }
+            }
+            _ => {
+                note_new(name.to_bytes());
+                Picked { at: p, done: 1 }
+            }
+        }
+    }
+}
+
+/// Before glibc 2.34 `dlsym` is in a library of its own, which may come later than we do.
+#[cold]
+unsafe fn find_real() {
+    if !init::resolved() {
+        init::enter();
+    }
+    // SAFETY: idempotent stores of one pointer.
+    unsafe {
+        if REAL_DLSYM.is_null()
+            && let Some(f) = elf::find_next(b"dlsym")
+        {
+            REAL.dlsym = Some(core::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void>(f.at));
+            REAL_DLSYM = f.at;
+        }
+    }
+}
+
+/// Whether this thread is inside a hooked driver call: then it is the driver that asks.
+fn in_a_hook() -> bool {
+    let hot: *mut Hot = lane::current();
+    // SAFETY: null or this thread's.
+    !hot.is_null() && unsafe { (*hot).gpu != 0 }
+}
+
+fn by_symbol(name: &[u8]) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|e| e.symbol.as_bytes() == name)
+}
+
+/// The entry that the driver means by a name, a version and flags: of those with this base and flavour the newest that is no newer than asked.
+fn by_version(name: &[u8], version: u64, flags: u64) -> Option<&'static Entry> {
+    let newest = |per_thread: bool| {
+        let fits = |e: &&Entry| e.base.as_bytes() == name && e.version as u64 <= version && (e.flavour == Flavour::PerThread) == per_thread;
+        ENTRIES.iter().filter(fits).max_by_key(|e| e.version)
+    };
+    let per_thread = if flags & PER_THREAD_DEFAULT_STREAM != 0 { newest(true) } else { None };
+    per_thread.or_else(|| newest(false))
+}
+
+const PER_THREAD_DEFAULT_STREAM: u64 = 2;
+
+/// The hook of `cuGetProcAddress`, in both of its ABIs: (name, function*, version, flags[, status*]).
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn get_proc_address(c: &Call) -> i32 {
+    // SAFETY: as called.
+    unsafe {
+        let inside = in_a_hook();
+        let r = c.make();
+        let (name, place) = (c.word(0) as *const c_char, c.word(1) as *mut usize);
+        if r != 0 || name.is_null() || place.is_null() || *place == 0 || inside || !init::is_recording() {
+            return r;
+        }
+        let name = CStr::from_ptr(name).to_bytes();
+        match by_version(name, c.int(2), c.word(3) as u64) {
+            Some(e) => {
+                let hook = e.hook.0 as usize;
+                if *place != hook {
+                    let _ = e.real.compare_exchange(0, *place, AcqRel, Relaxed);
+                    *place = hook;
+                }
+            }
+            None if is_new(name) => note_new(name),
+            None => {}
+        }
+        r
+    }
+}
+
+/// A name of the driver's that stands in neither list.
+fn is_new(name: &[u8]) -> bool {
+    matches!(name, [b'c', b'u', third, ..] if third.is_ascii_uppercase())
+        && !known::is_known(name)
+        && !ENTRIES.iter().any(|e| e.base.as_bytes() == name || e.symbol.as_bytes() == name)
+}
+
+/// New names that the trace holds: their hashes.
+static NOTED: [AtomicU64; 128] = [const { AtomicU64::new(0) }; 128];
+
+/// Names a call that this version does not know, once.
+fn note_new(name: &[u8]) {
+    let hash = name.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, c| (h ^ *c as u64).wrapping_mul(0x0100_0000_01b3)) | 1;
+    let hot = crate::hooks::heap::ready();
+    if hot.is_null() {
+        return;
+    }
+    for (i, slot) in NOTED.iter().enumerate() {
+        match slot.compare_exchange(0, hash, AcqRel, Relaxed) {
+            Ok(_) => return contexts::name(hot, gpu::name::UNKNOWN_CALL, i as u64, name),
+            Err(h) if h == hash => return,
+            Err(_) => {}
+        }
+    }
+}

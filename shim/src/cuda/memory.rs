@@ -1,0 +1,239 @@
+//! Device and page-locked memory: allocations, frees, mappings of physical memory, and contexts, with which all that is in them ends.
+//!
+//! A free takes its ticket before the real call and an allocation after, as everywhere; its row is left when the result is known.
+
+use super::call::{Call, ticket};
+use super::contexts::{self, Place};
+use super::shape::Form;
+use super::{ranges, state, streams, timing};
+use memshim_format::gpu::{class, kind, map};
+
+/// What an allocation amounts to.
+struct Got {
+    class: u64,
+    address: u64,
+    bytes: u64,
+    /// Pool or stream.
+    from: u64,
+}
+
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn alloc(c: &Call, form: Form) -> i32 {
+    let here = c.place();
+    let mut place = here;
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    if form == Form::ExternalBuffer {
+        buffer_of_external(c, r, place);
+        return r;
+    }
+    let tk = ticket();
+    let got = got(c, form, r);
+    if form == Form::Handle {
+        place.device = device_of_properties(c.word(2));
+    }
+    c.row3(kind::ALLOC, tk, c.head(r, place, got.class), [got.address, got.bytes, got.from]);
+    let is_address = !matches!(got.class, class::HANDLE | class::IMPORTED_HANDLE | class::ARRAY | class::MIPMAP | class::EXTERNAL);
+    if r == 0 && is_address && got.address != 0 && got.bytes != 0 {
+        // SAFETY: this thread's hot.
+        unsafe { ranges::add(c.hot, got.address, got.bytes, got.class, place.device, place.context) };
+    }
+    if got.class == class::POOL && r == 0 {
+        state::pools_are_used(c.hot, place, if form == Form::FromPool { got.from } else { 0 });
+    }
+    state::look(c.hot, here, false);
+    r
+}
+
+fn got(c: &Call, form: Form, r: i32) -> Got {
+    let got = |class, bytes| Got { class, address: c.out(0, r), bytes, from: 0 };
+    match form {
+        Form::Linear => got(class::DEVICE, c.size(1)),
+        Form::Pitch => got(class::DEVICE, c.out(1, r).max(c.size(2)) * c.size(3)),
+        Form::Managed => got(class::MANAGED, c.size(1)),
+        Form::Async => Got { from: c.stream(2), ..got(class::POOL, c.size(1)) },
+        Form::FromPool => Got { from: c.word(2) as u64, ..got(class::POOL, c.size(1)) },
+        // The address is the host's own: whole, also in the first ABI.
+        Form::Host => Got { address: pointer(c.word(0), r), ..got(class::PINNED, c.size(1)) },
+        Form::Register => Got { address: c.word(0) as u64, ..got(class::REGISTERED, c.size(1)) },
+        Form::Array2 => Got { address: pointer(c.word(0), r), ..got(class::ARRAY, bytes_of_array(c.word(1), 2, c)) },
+        Form::Array3 => Got { address: pointer(c.word(0), r), ..got(class::ARRAY, bytes_of_array(c.word(1), 3, c)) },
+        Form::Mipmap => got(class::MIPMAP, bytes_of_mipmap(c)),
+        Form::Handle => got(class::HANDLE, c.size(1)),
+        Form::ImportHandle => got(class::IMPORTED_HANDLE, 0),
+        Form::Ipc => got(class::IPC, 0),
+        Form::External => got(class::EXTERNAL, word_of(c.word(1), 24)),
+        Form::ExternalBuffer => got(class::EXTERNAL, word_of(c.word(2), 8)),
+    }
+}
+
+fn pointer(at: usize, r: i32) -> u64 {
+    // SAFETY: a call that succeeded has written a pointer there.
+    if r == 0 && at != 0 { unsafe { (at as *const u64).read_unaligned() } } else { 0 }
+}
+
+/// Eight bytes of a structure of the program's.
+pub fn word_of(at: usize, offset: usize) -> u64 {
+    // SAFETY: a structure that the program gave to the driver, whose type has these bytes.
+    if at == 0 { 0 } else { unsafe { ((at + offset) as *const u64).read_unaligned() } }
+}
+
+/// Four bytes.
+pub fn int_of(at: usize, offset: usize) -> u64 {
+    // SAFETY: as for word_of.
+    if at == 0 { 0 } else { unsafe { ((at + offset) as *const u32).read_unaligned() as u64 } }
+}
+
+/// Device of a physical allocation: its location's number, where that is a device.
+fn device_of_properties(at: usize) -> u64 {
+    if int_of(at, 8) == 1 { int_of(at, 12) & 0xff } else { memshim_format::gpu::NO_DEVICE }
+}
+
+/// Bytes of an element of an array by its format, 0 where that is not known.
+fn bytes_of_format(format: u64) -> u64 {
+    match format {
+        0x01 | 0x08 => 1,
+        0x02 | 0x09 | 0x10 => 2,
+        0x03 | 0x0a | 0x20 => 4,
+        _ => 0,
+    }
+}
+
+/// width × height × depth × channels × element, without the driver's padding; what has no memory of its own (sparse, mapped later) is 0.
+fn extent(at: usize, dimensions: usize, c: &Call) -> [u64; 5] {
+    let narrow = c.entry.flavour == super::call::Flavour::Narrow;
+    let step = if narrow { 4 } else { 8 };
+    let size = |i: usize| if narrow { int_of(at, i * 4) } else { word_of(at, i * 8) };
+    let after = dimensions * step;
+    let depth = if dimensions == 3 { size(2) } else { 1 };
+    let flags = if dimensions == 3 { int_of(at, after + 8) } else { 0 };
+    let element = bytes_of_format(int_of(at, after)) * int_of(at, after + 4);
+    [size(0), size(1), depth, element, flags]
+}
+
+const SPARSE_OR_DEFERRED: u64 = 0x40 | 0x80;
+
+fn bytes_of_array(at: usize, dimensions: usize, c: &Call) -> u64 {
+    let [w, h, d, element, flags] = extent(at, dimensions, c);
+    if flags & SPARSE_OR_DEFERRED != 0 { 0 } else { w * h.max(1) * d.max(1) * element }
+}
+
+fn bytes_of_mipmap(c: &Call) -> u64 {
+    let [mut w, mut h, mut d, element, flags] = extent(c.word(1), 3, c);
+    let layered = flags & 1 != 0;
+    let mut sum = 0u64;
+    for _ in 0..c.int(2).min(32) {
+        sum += w * h.max(1) * d.max(1) * element;
+        w = (w / 2).max(1);
+        h /= 2;
+        d = if layered { d } else { d / 2 };
+    }
+    if flags & SPARSE_OR_DEFERRED != 0 { 0 } else { sum }
+}
+
+/// A part of external memory gets an address: no memory of its own, but copies can be of it.
+fn buffer_of_external(c: &Call, r: i32, place: Place) {
+    let g = got(c, Form::ExternalBuffer, r);
+    if r == 0 && g.address != 0 && g.bytes != 0 {
+        // SAFETY: this thread's hot.
+        unsafe { ranges::add(c.hot, g.address, g.bytes, class::EXTERNAL, place.device, place.context) };
+    }
+}
+
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn free(c: &Call, class: u64) -> i32 {
+    let place = c.place();
+    let address = c.size(0);
+    let address = if matches!(class, class::PINNED | class::REGISTERED | class::ARRAY) { c.word(0) as u64 } else { address };
+    let is_address = !matches!(class, class::HANDLE | class::ARRAY | class::MIPMAP | class::EXTERNAL);
+    let tk = ticket();
+    // SAFETY: this thread's hot; as called.
+    unsafe {
+        if is_address {
+            ranges::remove(c.hot, address);
+        }
+        let r = c.make();
+        let stream = if class == class::POOL { c.stream(1) } else { 0 };
+        c.row2(kind::FREE, tk, c.head(r, place, class), [address, stream]);
+        r
+    }
+}
+
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn map(c: &Call) -> i32 {
+    let place = c.place();
+    // SAFETY: as called; this thread's hot.
+    unsafe {
+        let r = c.make();
+        let (address, bytes) = (c.size(0), c.size(1));
+        c.row3(kind::MAP, ticket(), c.head(r, place, map::MAP), [c.word(3) as u64, address, bytes]);
+        if r == 0 {
+            ranges::add(c.hot, address, bytes, class::DEVICE, place.device, place.context);
+        }
+        r
+    }
+}
+
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn unmap(c: &Call) -> i32 {
+    let place = c.place();
+    let tk = ticket();
+    let (address, bytes) = (c.size(0), c.size(1));
+    // SAFETY: as called; this thread's hot.
+    unsafe {
+        ranges::remove_within(c.hot, address, bytes);
+        let r = c.make();
+        c.row3(kind::MAP, tk, c.head(r, place, map::UNMAP), [0, address, bytes]);
+        r
+    }
+}
+
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn retain(c: &Call) -> i32 {
+    let place = c.place();
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    c.row3(kind::MAP, ticket(), c.head(r, place, map::RETAIN), [c.out(0, r), c.word(1) as u64, 0]);
+    r
+}
+
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn context_created(c: &Call) -> i32 {
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    if r == 0 {
+        contexts::made(c);
+    }
+    r
+}
+
+/// A context is destroyed (by its handle), or a device's primary one is reset or let go. The work in it that is being timed is waited for
+/// first, and the events that time it go before it does.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn context_ends(c: &Call, handle: Option<u64>) -> i32 {
+    let device = c.int(0);
+    let Some(place) = contexts::ending(handle, device) else {
+        // SAFETY: as called.
+        return unsafe { c.make() };
+    };
+    timing::drain_context(c.hot, place);
+    streams::context_ends(c.hot, place);
+    let tk = ticket();
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    if r == 0 && (handle.is_some() || contexts::primary_is_gone(device)) {
+        contexts::ended(c.hot, place, tk);
+    } else {
+        timing::context_goes_on(place.slot);
+        contexts::goes_on(c.hot, place, tk);
+    }
+    r
+}

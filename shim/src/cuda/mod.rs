@@ -1,0 +1,63 @@
+//! CUDA: what the program asks of the driver, seen at the driver's own functions.
+//!
+//! Every way to the GPU ends in `libcuda.so.1`: the runtime, shared or linked in, and everything above it. So the driver is where calls are
+//! hooked, each once, by three ways in: the exported names (programs linked to the driver), `dlsym`, and `cuGetProcAddress`
+//! ([`lookup`]). One table ([`table`]) has every hooked function; one body ([`call`]) runs them all. Rows go through the thread's ring as heap
+//! events do ([`memory`], [`transfers`], [`streams`], [`graphs`], [`state`]). [`timing`] and [`reaper`] ask the driver how long things took.
+//!
+//! The driver is never loaded by us, and without it nothing here runs: a process that never calls it has no thread, no memory and no line more.
+
+mod call;
+mod contexts;
+mod graphs;
+mod kernels;
+mod known;
+mod libcuda;
+pub mod line;
+mod lock;
+mod lookup;
+mod memory;
+mod ranges;
+mod reaper;
+mod shape;
+mod state;
+mod streams;
+mod table;
+mod timing;
+mod transfers;
+
+use crate::hooks::heap::ready;
+
+/// One thread, at the start, when the real functions are known.
+pub fn settle() {
+    lookup::settle();
+}
+
+/// The process ends, or is about to exec: what is only counted yet is told. Not under the drain's lock.
+pub fn tell() {
+    if call::is_unused() {
+        return;
+    }
+    reaper::hurry();
+    let hot = ready();
+    if !hot.is_null() {
+        streams::tell_all(hot);
+        timing::tell_untimed(hot);
+    }
+}
+
+/// A forked child: the driver does not work there, and nothing of the parent's is its own.
+pub fn forget() {
+    if call::is_unused() {
+        return;
+    }
+    call::forget();
+    lock::forget();
+    contexts::forget();
+    ranges::forget();
+    streams::forget();
+    graphs::forget();
+    state::forget();
+    timing::forget();
+    reaper::forget();
+}

@@ -1,0 +1,233 @@
+//! The thread that asks the driver how far the work has come: pairs of events that have passed, and streams that are busy.
+//!
+//! A thread of the C library's, since the driver's functions need one. It is made when the first copy is timed or the first kernel launched,
+//! so a program without either never has it; it sleeps while there is nothing to ask. Two rules of captures: it exchanges its capture mode to
+//! *relaxed* once, or its questions would spoil captures of other threads; and it looks at no stream while any capture is open, since to
+//! ask a capturing stream spoils that one. `cuStreamBeginCapture` waits for a look under way (a question of microseconds), and so does the
+//! end of a stream.
+
+use super::contexts::CONTEXTS;
+use super::libcuda::own;
+use super::{graphs, streams, timing};
+use crate::config::{CONFIG, GPU_EVENTS};
+use crate::hooks::heap::ready;
+use crate::lane::{self, Hot};
+use crate::real::REAL;
+use crate::{drain, snapshot, sys};
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use sys::sys;
+
+/// 0 none, 1 there, 2 cannot be had.
+static STATE: AtomicU32 = AtomicU32::new(0);
+static BELL: AtomicU32 = AtomicU32::new(0);
+static ASLEEP: AtomicU32 = AtomicU32::new(0);
+/// A look at streams is under way.
+static LOOKING: AtomicU32 = AtomicU32::new(0);
+static TOLD: AtomicU64 = AtomicU64::new(0);
+
+/// Between two looks while there is work.
+const PAUSE_NS: u64 = 1_000_000;
+/// Asleep it looks this often whether the program's threads are all gone.
+const IDLE_NS: u64 = 200_000_000;
+
+/// There is work to ask after.
+pub fn wake(hot: *mut Hot) {
+    // SAFETY: settings are read-only.
+    if unsafe { CONFIG.gpu } != GPU_EVENTS {
+        return;
+    }
+    if STATE.load(Acquire) == 0 {
+        begin(hot);
+    } else if ASLEEP.load(SeqCst) == 1 {
+        BELL.fetch_add(1, SeqCst);
+        sys::futex_wake(&BELL);
+    }
+}
+
+#[cold]
+fn begin(_hot: *mut Hot) {
+    if STATE.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
+        return;
+    }
+    sys::keep_errno(|| {
+        // Born with all signals blocked; what the program's threads do on signals is theirs.
+        let signals = sys::block_signals();
+        let mut thread = 0u64;
+        // SAFETY: the C library's function, with a thread function of ours.
+        let made = unsafe {
+            REAL.pthread_create
+                .is_some_and(|f| f((&raw mut thread).cast(), core::ptr::null(), run as *const c_void, core::ptr::null_mut()) == 0)
+        };
+        sys::restore_signals(signals);
+        if !made {
+            STATE.store(2, Release);
+        }
+    });
+}
+
+/// Signals that the C library sends to its threads itself (`setuid` waits for their answer).
+const OF_LIBC: u64 = 1 << 31 | 1 << 32;
+
+unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
+    let open = !OF_LIBC;
+    // SAFETY: the set is a variable of eight bytes; the name is zero-terminated; this thread detaches itself.
+    unsafe {
+        sys!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const open, 0, 8);
+        sys!(libc::SYS_prctl, libc::PR_SET_NAME, c"memshim-gpu".as_ptr());
+        libc::pthread_detach(libc::pthread_self());
+    }
+    let hot = ready();
+    let mut relaxed = false;
+    while !hot.is_null() && lane::current() == hot {
+        let work = pass(hot, &mut relaxed);
+        if work {
+            sys::pause(PAUSE_NS);
+            continue;
+        }
+        let bell = BELL.load(SeqCst);
+        ASLEEP.store(1, SeqCst);
+        if timing::pending() == 0 {
+            sys::futex_wait(&BELL, bell, IDLE_NS);
+        }
+        ASLEEP.store(0, SeqCst);
+        if BELL.load(SeqCst) == bell && program_is_gone() {
+            break;
+        }
+    }
+    STATE.store(2, Release);
+    core::ptr::null_mut()
+}
+
+/// Whether only our own threads are left: then the process must be able to end.
+fn program_is_gone() -> bool {
+    let signals = sys::block_signals();
+    let mut gone = false;
+    if drain::try_lock(sys::gettid()) {
+        let ours = 2 - !crate::writer::alive() as u64;
+        // It counts all threads but one, which is the writer where there is one.
+        gone = snapshot::program_threads() == Some(ours - 1);
+        drain::unlock();
+    }
+    sys::restore_signals(signals);
+    gone
+}
+
+/// One look at everything. Whether there is more to look at soon.
+fn pass(hot: *mut Hot, relaxed: &mut bool) -> bool {
+    let mut work = false;
+    for (slot, context) in CONTEXTS.iter().enumerate() {
+        let handle = context.handle.load(Acquire);
+        if handle == 0 {
+            continue;
+        }
+        let timed = timing::has_pending(hot, slot);
+        let busy = streams::awake_in(slot).next().is_some();
+        if !timed && !busy {
+            continue;
+        }
+        timing::REAPING.store(slot as u32 + 1, SeqCst);
+        if !timing::is_dying(hot, slot) && enter(handle, relaxed) {
+            if timed {
+                timing::refresh_anchor(hot, slot);
+                timing::reap(hot, slot);
+            }
+            if busy {
+                look_at_streams(slot);
+            }
+            work = true;
+        }
+        leave();
+        timing::REAPING.store(0, SeqCst);
+    }
+    let now = sys::now();
+    // SAFETY: settings are read-only.
+    if now >= TOLD.load(Relaxed) + unsafe { CONFIG.interval_ns } {
+        TOLD.store(now, Relaxed);
+        streams::tell_all(hot);
+        timing::tell_untimed(hot);
+    }
+    work
+}
+
+fn enter(handle: u64, relaxed: &mut bool) -> bool {
+    const RELAXED: i32 = 2;
+    // SAFETY: a live context: its end waits for us.
+    unsafe {
+        if own().set_context.is_none_or(|f| f(handle as usize) != 0) {
+            return false;
+        }
+        // With a context only: without one the call could make one.
+        if !*relaxed {
+            let mut mode = RELAXED;
+            *relaxed = own().exchange_capture_mode.is_some_and(|f| f(&raw mut mode) == 0);
+        }
+        *relaxed
+    }
+}
+
+fn leave() {
+    if let Some(f) = own().set_context {
+        // SAFETY: none is current from here on.
+        unsafe { f(0) };
+    }
+}
+
+/// Streams that can have work are asked whether they have any.
+fn look_at_streams(slot: usize) {
+    let Some(query) = own().stream_query else { return };
+    for s in streams::awake_in(slot) {
+        let handle = s.handle.load(Relaxed);
+        // The thread's own default stream would be ours.
+        if handle == 2 {
+            s.awake.store(0, Relaxed);
+            continue;
+        }
+        LOOKING.store(1, SeqCst);
+        let there = s.context.load(SeqCst) == slot as u32 + 1;
+        if there && !graphs::is_capturing() {
+            s.awake.store(0, Relaxed);
+            // SAFETY: a live stream: its end waits for us.
+            let r = unsafe { query(handle as usize) };
+            s.looks.fetch_add(1, Relaxed);
+            if r == 600 {
+                s.busy.fetch_add(1, Relaxed);
+                s.awake.store(1, Relaxed);
+            }
+        }
+        LOOKING.store(0, SeqCst);
+    }
+}
+
+/// Waits until no look at a stream is under way, a second at most.
+pub fn wait_for_sampler() {
+    let mut until = 0;
+    while LOOKING.load(SeqCst) != 0 {
+        let now = sys::now();
+        if until == 0 {
+            until = now + 1_000_000_000;
+        }
+        if now > until {
+            return;
+        }
+        sys::yield_now();
+    }
+}
+
+/// The process ends or becomes another image: work that is done is asked after once more.
+pub fn hurry() {
+    if STATE.load(Acquire) != 1 || timing::pending() == 0 {
+        return;
+    }
+    let until = sys::now() + 100_000_000;
+    while timing::pending() > 0 && sys::now() < until && STATE.load(Acquire) == 1 {
+        sys::pause(200_000);
+    }
+}
+
+/// A forked child has none.
+pub fn forget() {
+    STATE.store(0, Relaxed);
+    ASLEEP.store(0, Relaxed);
+    LOOKING.store(0, Relaxed);
+}

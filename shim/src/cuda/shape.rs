@@ -1,0 +1,199 @@
+//! What the arguments of a hooked call mean, and which file records it.
+
+use super::call::Call;
+use super::{graphs, kernels, memory, state, streams, transfers};
+use memshim_format::gpu::graph;
+
+/// Ways to get memory: where the address goes and where the size stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// (address*, bytes)
+    Linear,
+    /// (address*, pitch*, width, height, element)
+    Pitch,
+    /// (address*, bytes, flags)
+    Managed,
+    /// (address*, bytes, stream)
+    Async,
+    /// (address*, bytes, pool, stream)
+    FromPool,
+    /// (address*, bytes, …)
+    Host,
+    /// (address, bytes, flags)
+    Register,
+    /// (array*, descriptor of two dimensions)
+    Array2,
+    /// (array*, descriptor of three)
+    Array3,
+    /// (mipmap*, descriptor of three, levels)
+    Mipmap,
+    /// (handle*, bytes, properties, flags)
+    Handle,
+    /// (handle*, of the system, kind)
+    ImportHandle,
+    /// (address*, 64 bytes by value, flags)
+    Ipc,
+    /// (external*, descriptor)
+    External,
+    /// (address*, external, descriptor)
+    ExternalBuffer,
+}
+
+/// Which way a copy goes, by its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// The addresses tell.
+    Any,
+    HtoD,
+    DtoH,
+    DtoD,
+    Peer,
+}
+
+/// See the module.
+#[derive(Clone, Copy)]
+pub enum Shape {
+    Alloc(Form),
+    /// (address or handle, …), of this class.
+    Free(u64),
+    /// (address, bytes, offset, handle, flags)
+    Map,
+    /// (address, bytes)
+    Unmap,
+    /// (handle*, address)
+    Retain,
+    /// (pool*, properties)
+    PoolCreate,
+    /// (pool)
+    PoolDestroy,
+    /// (pool, …): what it holds can change.
+    PoolChange,
+    /// (free*, total*)
+    MemGetInfo,
+    /// (context*, …)
+    CtxCreate,
+    /// (context)
+    CtxDestroy,
+    /// (device)
+    PrimaryEnd,
+    /// Way and the places of destination, source (9: an array, or none), bytes, stream (0: none).
+    Copy(Way, u8, u8, u8, u8),
+    /// (parameters, …), the place of the stream (0: none).
+    Copy2d(u8),
+    /// See `Copy2d`.
+    Copy3d(u8),
+    /// (destinations, sources, sizes, count, …)
+    CopyBatch,
+    /// (count, operations, …)
+    Copy3dBatch,
+    /// (operation, flags, stream)
+    Copy3dAttributes,
+    /// (address, bytes, device or location, …)
+    Prefetch,
+    /// (addresses, sizes, count, locations, their first uses, how many, flags, stream)
+    PrefetchBatch,
+    /// Bytes of an element, the place of the stream (0: none): (address, value, count, …).
+    Set(u8, u8),
+    /// The same: (address, pitch, value, width, height, …).
+    Set2d(u8, u8),
+    /// (stream*, …)
+    StreamCreate,
+    /// (stream)
+    StreamDestroy,
+    /// (stream)
+    StreamSync,
+    /// The host waits for a context or an event.
+    HostWait,
+    /// (stream, …)
+    CaptureBegin,
+    /// (stream, graph, …)
+    CaptureBeginTo,
+    /// (stream, graph*)
+    CaptureEnd,
+    /// (graph*, …)
+    GraphCreate,
+    /// (graph)
+    GraphDestroy,
+    /// (clone*, graph)
+    GraphClone,
+    /// (executable*, graph, …)
+    Instantiate,
+    /// (executable, graph, …)
+    ExecUpdate,
+    /// (executable, …)
+    ExecNodeUpdate,
+    /// (executable)
+    ExecDestroy,
+    /// (executable, stream)
+    GraphLaunch,
+    /// (executable, stream)
+    GraphUpload,
+    /// (node*, graph, dependencies, count, parameters, context)
+    AddCopyNode,
+    /// See `AddCopyNode`.
+    AddSetNode,
+    /// (node*, graph, dependencies, count, child)
+    AddChildNode,
+    /// (function, six dimensions, shared bytes, stream, …)
+    Kernel,
+    /// (configuration, function, …)
+    KernelEx,
+    /// `cuGetProcAddress`.
+    Lookup,
+}
+
+/// Makes the call and records it.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn run(c: &Call) -> i32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match c.entry.shape {
+            Shape::Alloc(form) => memory::alloc(c, form),
+            Shape::Free(class) => memory::free(c, class),
+            Shape::Map => memory::map(c),
+            Shape::Unmap => memory::unmap(c),
+            Shape::Retain => memory::retain(c),
+            Shape::PoolCreate => state::pool_created(c),
+            Shape::PoolDestroy => state::pool_ends(c),
+            Shape::PoolChange => state::pool_changes(c),
+            Shape::MemGetInfo => state::asked(c),
+            Shape::CtxCreate => memory::context_created(c),
+            Shape::CtxDestroy => memory::context_ends(c, Some(c.word(0) as u64)),
+            Shape::PrimaryEnd => memory::context_ends(c, None),
+            Shape::Copy(way, to, from, bytes, stream) => transfers::linear(c, way, to, from, bytes, stream),
+            Shape::Copy2d(stream) => transfers::plane(c, stream),
+            Shape::Copy3d(stream) => transfers::volume(c, stream),
+            Shape::CopyBatch => transfers::batch(c),
+            Shape::Copy3dBatch => transfers::volumes(c, c.word(1), c.word(0), c.stream(if c.entry.version >= 13000 { 3 } else { 4 })),
+            Shape::Copy3dAttributes => transfers::volumes(c, c.word(0), 1, c.stream(2)),
+            Shape::Prefetch => transfers::prefetch(c),
+            Shape::PrefetchBatch => transfers::prefetch_batch(c),
+            Shape::Set(width, stream) => transfers::set(c, width as u64 * c.size(2), stream),
+            Shape::Set2d(width, stream) => transfers::set(c, width as u64 * c.size(3) * c.size(4), stream),
+            Shape::StreamCreate => streams::create(c),
+            Shape::StreamDestroy => streams::destroy(c),
+            Shape::StreamSync => streams::wait(c, c.stream(0)),
+            Shape::HostWait => streams::wait(c, 0),
+            Shape::CaptureBegin => graphs::capture_begin(c, 0),
+            Shape::CaptureBeginTo => graphs::capture_begin(c, c.word(1) as u64),
+            Shape::CaptureEnd => graphs::capture_end(c),
+            Shape::GraphCreate => graphs::made(c, graph::CREATE, 0),
+            Shape::GraphClone => graphs::made(c, graph::CLONE, c.word(1) as u64),
+            Shape::Instantiate => graphs::made(c, graph::INSTANTIATE, c.word(1) as u64),
+            Shape::GraphDestroy => graphs::ended(c, graph::DESTROY),
+            Shape::ExecDestroy => graphs::ended(c, graph::EXEC_DESTROY),
+            Shape::ExecUpdate => graphs::changed(c, graph::UPDATE, c.word(0) as u64, c.word(1) as u64),
+            Shape::ExecNodeUpdate => graphs::changed(c, graph::NODE_UPDATE, c.word(0) as u64, 0),
+            Shape::AddChildNode => graphs::changed(c, graph::ADD_CHILD, c.word(1) as u64, c.word(4) as u64),
+            Shape::AddCopyNode => graphs::changed(c, graph::ADD_COPY, c.word(1) as u64, transfers::bytes_of_volume(c.word(4))),
+            Shape::AddSetNode => graphs::changed(c, graph::ADD_SET, c.word(1) as u64, transfers::bytes_of_set_node(c.word(4))),
+            Shape::GraphLaunch => graphs::launch(c),
+            Shape::GraphUpload => graphs::changed(c, graph::UPLOAD, c.word(0) as u64, c.stream(1)),
+            Shape::Kernel => kernels::launch(c, c.stream(8)),
+            Shape::KernelEx => kernels::launch(c, kernels::stream_of_configuration(c)),
+            Shape::Lookup => c.make(),
+        }
+    }
+}

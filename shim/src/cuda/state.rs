@@ -1,0 +1,177 @@
+//! What the driver says of a device's memory as a whole: free and total bytes, at the interval of the other samples, and what pools keep.
+//! Asked on the program's threads, inside their own calls, where a context is current anyway; never while a graph is being captured.
+
+use super::call::{Call, ticket};
+use super::contexts::{self, Place};
+use super::graphs;
+use super::libcuda::own;
+use crate::config::CONFIG;
+use crate::lane::{Hot, push};
+use crate::sys;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use memshim_format::gpu::{self, kind, state};
+use memshim_format::record::{ARG_WORD, op, start};
+
+static LAST_LOOK: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+/// Pools that are watched: their handles, what was said of them last.
+struct Pool {
+    handle: AtomicU64,
+    device: AtomicU32,
+    high: AtomicU64,
+}
+
+const POOLS: usize = 64;
+static WATCHED: [Pool; POOLS] = [const { Pool { handle: AtomicU64::new(0), device: AtomicU32::new(0), high: AtomicU64::new(0) } }; POOLS];
+
+const RESERVED_NOW: i32 = 5;
+const RESERVED_HIGH: i32 = 6;
+const USED_HIGH: i32 = 8;
+
+fn row(hot: *mut Hot, place: Place, flags: u64, w: [u64; 3]) {
+    let [a, b, c] = w.map(|w| w & ARG_WORD);
+    let head = gpu::head(0, place.device, place.context, flags);
+    // SAFETY: this thread's hot.
+    unsafe { push(hot, [start(op::GPU + kind::STATE, gpu::NO_CALL, ticket()), sys::now(), head, a, b, c]) };
+}
+
+/// Free and total bytes of the current context's device, where the last look is an interval ago (or `now`).
+pub fn look(hot: *mut Hot, place: Place, now: bool) {
+    let Some(last) = LAST_LOOK.get(place.device as usize) else { return };
+    let t = sys::now();
+    let before = last.load(Relaxed);
+    // SAFETY: settings are read-only.
+    let interval = unsafe { CONFIG.interval_ns };
+    if !now && t < before + interval || graphs::is_capturing() || last.compare_exchange(before, t, Relaxed, Relaxed).is_err() {
+        return;
+    }
+    let (mut free, mut total) = (0usize, 0usize);
+    let asked = sys::keep_errno(|| match own().memory_info {
+        // SAFETY: writes two numbers.
+        Some(f) => unsafe { f(&raw mut free, &raw mut total) },
+        None => 1,
+    });
+    if asked == 0 {
+        row(hot, place, state::VRAM, [free as u64, total as u64, 0]);
+    }
+}
+
+/// The program asked by itself.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn asked(c: &Call) -> i32 {
+    let place = c.place();
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    if r == 0 && c.word(0) != 0 && c.word(1) != 0 {
+        row(c.hot, place, state::VRAM, [c.out(0, r), c.out(1, r), 0]);
+        if let Some(last) = LAST_LOOK.get(place.device as usize) {
+            last.store(c.t, Relaxed);
+        }
+    }
+    r
+}
+
+/// A block came from a pool: of this handle, or (0) the device's current one.
+pub fn pools_are_used(hot: *mut Hot, place: Place, pool: u64) {
+    if graphs::is_capturing() {
+        return;
+    }
+    let mut handle = pool as usize;
+    if handle == 0 {
+        sys::keep_errno(|| {
+            if let Some(f) = own().device_pool {
+                // SAFETY: writes a handle.
+                unsafe { f(&raw mut handle, place.device as i32) };
+            }
+        });
+    }
+    if handle != 0 {
+        poll(hot, place, handle as u64);
+    }
+}
+
+/// What a pool has reserved at most; said where it has risen.
+fn poll(hot: *mut Hot, place: Place, handle: u64) {
+    let at = WATCHED.iter().position(|p| p.handle.load(Relaxed) == handle).or_else(|| {
+        let free = |p: &Pool| p.handle.compare_exchange(0, handle, AcqRel, Relaxed).is_ok();
+        WATCHED.iter().position(free)
+    });
+    let Some((at, pool)) = at.and_then(|at| Some((at, WATCHED.get(at)?))) else { return };
+    pool.device.store(place.device as u32, Relaxed);
+    let ask = |what: i32| {
+        let mut v = 0u64;
+        sys::keep_errno(|| match own().pool_attribute {
+            // SAFETY: writes one number.
+            Some(f) if unsafe { f(handle as usize, what, &raw mut v) } == 0 => v,
+            _ => 0,
+        })
+    };
+    let high = ask(RESERVED_HIGH);
+    if pool.high.swap(high, Relaxed) != high {
+        row(hot, place, state::POOL | (at as u64) << 8, [ask(USED_HIGH), high, ask(RESERVED_NOW)]);
+    }
+}
+
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn pool_created(c: &Call) -> i32 {
+    let mut place = c.place();
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    if r == 0 {
+        // The properties begin with two kinds, then the location.
+        if super::memory::int_of(c.word(1), 8) == 1 {
+            place.device = super::memory::int_of(c.word(1), 12) & 0xff;
+        }
+        poll(c.hot, place, c.out(0, r));
+    }
+    r
+}
+
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn pool_ends(c: &Call) -> i32 {
+    let handle = c.word(0) as u64;
+    let place = c.place();
+    if let Some((at, p)) = WATCHED.iter().enumerate().find(|(_, p)| p.handle.load(Relaxed) == handle && handle != 0) {
+        let place = Place { device: p.device.load(Relaxed) as u64, ..place };
+        poll(c.hot, place, handle);
+        row(c.hot, place, state::POOL | (at as u64) << 8, [0, 0, 0]);
+        p.high.store(0, Relaxed);
+        p.handle.store(0, Release);
+    }
+    // SAFETY: as called.
+    unsafe { c.make() }
+}
+
+/// A pool is trimmed, or its high-water mark reset: what it said before is noted first.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn pool_changes(c: &Call) -> i32 {
+    let handle = c.word(0) as u64;
+    let known = WATCHED.iter().find(|p| p.handle.load(Relaxed) == handle && handle != 0);
+    let place = Place { device: known.map_or(gpu::NO_DEVICE, |p| p.device.load(Relaxed) as u64), ..contexts::NOWHERE };
+    if known.is_some() {
+        poll(c.hot, place, handle);
+    }
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    if known.is_some() {
+        poll(c.hot, place, handle);
+    }
+    r
+}
+
+/// A forked child has none.
+pub fn forget() {
+    for p in &WATCHED {
+        p.handle.store(0, Relaxed);
+        p.high.store(0, Relaxed);
+    }
+    for l in &LAST_LOOK {
+        l.store(0, Relaxed);
+    }
+}

@@ -1,0 +1,171 @@
+//! Streams: made, destroyed, waited for; and what is counted and sampled of each while it lives.
+
+use super::call::{Call, ticket};
+use super::contexts::{CONTEXTS, Place};
+use super::{graphs, reaper};
+use crate::lane::{Hot, push};
+use crate::sys;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use memshim_format::gpu::{self, kind, stream};
+use memshim_format::record::{ARG_WORD, op, start};
+
+/// A stream that has run kernels.
+pub struct Slot {
+    /// 0 free for good, 1 was used once; else made of what names the stream.
+    key: AtomicU64,
+    pub handle: AtomicU64,
+    pub context: AtomicU32,
+    device: AtomicU32,
+    number: AtomicU32,
+    /// Launches since the last row.
+    pub kernels: AtomicU64,
+    /// Times it was looked at, and found busy, since the last row.
+    pub looks: AtomicU64,
+    pub busy: AtomicU64,
+    /// It can have work: a kernel was launched since it was last found idle.
+    pub awake: AtomicU32,
+}
+
+const SLOTS: usize = 1024;
+
+/// All of them, by open addressing.
+pub static STREAMS: [Slot; SLOTS] = [const {
+    Slot {
+        key: AtomicU64::new(0),
+        handle: AtomicU64::new(0),
+        context: AtomicU32::new(0),
+        device: AtomicU32::new(0),
+        number: AtomicU32::new(0),
+        kernels: AtomicU64::new(0),
+        looks: AtomicU64::new(0),
+        busy: AtomicU64::new(0),
+        awake: AtomicU32::new(0),
+    }
+}; SLOTS];
+const GONE: u64 = 1;
+
+/// A thread's own default stream is another one in each thread.
+fn key(hot: *mut Hot, handle: u64, place: Place) -> u64 {
+    // SAFETY: this thread's hot.
+    let lane = if handle == 2 { unsafe { (*hot).index as u64 + 1 } } else { 0 };
+    let k = handle ^ (place.context << 48) ^ (lane << 32);
+    k.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 2
+}
+
+/// The slot of a stream, made if need be; `None` when there are too many.
+pub fn slot(hot: *mut Hot, handle: u64, place: Place) -> Option<&'static Slot> {
+    let k = key(hot, handle, place);
+    let home = (k >> 40) as usize;
+    for i in 0..64 {
+        let s = STREAMS.get((home + i) % SLOTS)?;
+        let seen = s.key.load(Acquire);
+        if seen == k {
+            s.awake.store(1, Relaxed);
+            return Some(s);
+        }
+        if seen == 0 && s.key.compare_exchange(0, k, AcqRel, Relaxed).is_ok() {
+            s.handle.store(handle, Relaxed);
+            s.device.store(place.device as u32, Relaxed);
+            s.number.store(place.context as u32, Relaxed);
+            s.context.store(place.slot as u32 + 1, Release);
+            s.awake.store(1, Relaxed);
+            return Some(s);
+        }
+    }
+    None
+}
+
+/// Streams for the sampler: those of a context that can have work.
+pub fn awake_in(context: usize) -> impl Iterator<Item = &'static Slot> {
+    STREAMS
+        .iter()
+        .filter(move |s| s.key.load(Acquire) > GONE && s.context.load(Acquire) == context as u32 + 1 && s.awake.load(Relaxed) == 1)
+}
+
+/// Leaves a row of what was counted since the last, if anything.
+fn tell(hot: *mut Hot, s: &Slot) {
+    let (looks, busy, kernels) = (s.looks.swap(0, Relaxed), s.busy.swap(0, Relaxed), s.kernels.swap(0, Relaxed));
+    if looks + kernels == 0 {
+        return;
+    }
+    let head = gpu::head(0, s.device.load(Relaxed) as u64, s.number.load(Relaxed) as u64, 0);
+    let handle = s.handle.load(Relaxed) & ARG_WORD;
+    // SAFETY: this thread's hot.
+    unsafe { push(hot, [start(op::GPU + kind::BUSY, gpu::NO_CALL, ticket()), sys::now(), head, handle, looks, busy, kernels]) };
+}
+
+/// Leaves rows of all.
+pub fn tell_all(hot: *mut Hot) {
+    for s in STREAMS.iter().filter(|s| s.key.load(Acquire) > GONE) {
+        tell(hot, s);
+    }
+}
+
+fn forget_slot(hot: *mut Hot, s: &Slot) {
+    s.context.store(0, SeqCst);
+    reaper::wait_for_sampler();
+    tell(hot, s);
+    s.key.store(GONE, Release);
+}
+
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn create(c: &Call) -> i32 {
+    let place = c.place();
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    c.row3(kind::STREAM, ticket(), c.head(r, place, stream::CREATE), [c.out(0, r), 0, sys::now() - c.t]);
+    r
+}
+
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn destroy(c: &Call) -> i32 {
+    let place = c.place();
+    let handle = c.word(0) as u64;
+    graphs::stream_ends(handle);
+    let k = key(c.hot, handle, place);
+    if handle > 2
+        && let Some(s) = STREAMS.iter().find(|s| s.key.load(Acquire) == k)
+    {
+        forget_slot(c.hot, s);
+    }
+    let tk = ticket();
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    c.row3(kind::STREAM, tk, c.head(r, place, stream::DESTROY), [handle, 0, sys::now() - c.t]);
+    r
+}
+
+/// The host waits for a stream, or (0) for a context or an event.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn wait(c: &Call, handle: u64) -> i32 {
+    let place = c.place();
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    c.row3(kind::STREAM, ticket(), c.head(r, place, stream::WAIT), [handle, 0, sys::now() - c.t]);
+    r
+}
+
+/// All streams of a context go with it.
+pub fn context_ends(hot: *mut Hot, place: Place) {
+    if CONTEXTS.get(place.slot).is_none() {
+        return;
+    }
+    for s in STREAMS.iter().filter(|s| s.key.load(Acquire) > GONE && s.context.load(Relaxed) == place.slot as u32 + 1) {
+        forget_slot(hot, s);
+    }
+}
+
+/// A forked child has none.
+pub fn forget() {
+    for s in &STREAMS {
+        s.key.store(0, Relaxed);
+        s.context.store(0, Relaxed);
+        for n in [&s.kernels, &s.looks, &s.busy] {
+            n.store(0, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! How long the device took: a pair of events of our own around each copy and graph launch, on the stream of the call.
+//!
+//! Events are made by context and used again. A pair is never recorded into a stream that captures, nor where the driver does not say whether
+//! it does. The reaper asks for pairs that have passed, and leaves a TIME row with the length and with the start on the host's clock: by
+//! an *anchor*, an event on an idle stream of ours that was recorded at a known instant, anew every few seconds, since the driver gives
+//! distances between events as numbers of 24 bits. Before a context ends its pairs are waited for (a second at most), then dropped.
+
+use super::contexts::{self, CONTEXTS, MOST as CONTEXTS_MOST, Place};
+use super::libcuda::own;
+use super::{graphs, lock, reaper};
+use crate::config::{CONFIG, GPU_EVENTS, GPU_OFF};
+use crate::lane::{Hot, push};
+use crate::sys;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use memshim_format::gpu::{self, kind, state};
+use memshim_format::record::{ARG_WORD, op, start};
+
+/// Pairs at most; copies beyond that many in flight are not timed.
+const PAIRS: usize = 8192;
+
+struct Pair {
+    begins: usize,
+    ends: usize,
+    ticket: u64,
+    /// The next in its list, as number + 1.
+    next: u32,
+}
+
+/// What a context needs to time: lists of pairs (by number + 1), the anchor.
+#[derive(Clone, Copy)]
+struct Clock {
+    free: u32,
+    /// Pairs in flight, the first recorded first.
+    head: u32,
+    tail: u32,
+    anchor: usize,
+    anchor_at: u64,
+    stream: usize,
+    /// Its context is about to end.
+    dying: bool,
+}
+
+const NONE: Clock = Clock { free: 0, head: 0, tail: 0, anchor: 0, anchor_at: 0, stream: 0, dying: false };
+
+static mut MEMORY: *mut Pair = core::ptr::null_mut();
+static mut USED: u32 = 0;
+static mut CLOCKS: [Clock; CONTEXTS_MOST] = [NONE; CONTEXTS_MOST];
+/// Pairs in flight.
+static PENDING: AtomicU32 = AtomicU32::new(0);
+/// Copies that got no pair, and pairs that gave no time, since the last row.
+static UNTIMED: AtomicU64 = AtomicU64::new(0);
+/// The context that the reaper is in, + 1.
+pub static REAPING: AtomicU32 = AtomicU32::new(0);
+
+const NON_BLOCKING: u32 = 1;
+const NOT_READY: i32 = 600;
+/// An anchor is made anew when it is so old.
+const ANCHOR_NS: u64 = 4_000_000_000;
+
+fn mode() -> u32 {
+    // SAFETY: settings are read-only.
+    unsafe { CONFIG.gpu }
+}
+
+/// The clock for the wall time of calls, still where that is not wanted.
+pub fn clock() -> u64 {
+    if mode() == GPU_OFF { 0 } else { sys::now() }
+}
+
+/// Whether the driver is to be asked if a stream captures. Without events only where a capture is known to be open.
+pub fn wants_captures() -> bool {
+    mode() == GPU_EVENTS || graphs::is_capturing()
+}
+
+/// Pairs in flight.
+pub fn pending() -> u32 {
+    PENDING.load(Acquire)
+}
+
+unsafe fn pair(i: u32) -> &'static mut Pair {
+    // SAFETY: the caller's number is of a pair handed out, which is one thread's at a time.
+    unsafe { &mut *MEMORY.add(i as usize) }
+}
+
+unsafe fn clock_of(slot: usize) -> Option<&'static mut Clock> {
+    // SAFETY: only used under the lock.
+    unsafe { (*(&raw mut CLOCKS)).get_mut(slot) }
+}
+
+/// Takes a pair and records its first event. `None`: this call is not timed.
+pub fn begin(hot: *mut Hot, place: Place, stream: u64) -> Option<u32> {
+    if mode() != GPU_EVENTS || place.slot >= CONTEXTS_MOST {
+        return None;
+    }
+    let record = own().event_record?;
+    sys::keep_errno(|| {
+        // SAFETY: under the lock; a pair taken is this thread's; the stream is the program's own argument.
+        unsafe {
+            let Some(i) = lock::with(hot, || take(place.slot)).flatten() else {
+                UNTIMED.fetch_add(1, Relaxed);
+                return None;
+            };
+            if prepare(hot, place, i) && record(pair(i).begins, stream as usize) == 0 {
+                return Some(i);
+            }
+            UNTIMED.fetch_add(1, Relaxed);
+            lock::with(hot, || give(place.slot, i));
+            None
+        }
+    })
+}
+
+/// # Safety
+/// The lock is held.
+unsafe fn take(slot: usize) -> Option<u32> {
+    // SAFETY: the caller's lock.
+    unsafe {
+        let c = clock_of(slot)?;
+        if c.dying {
+            return None;
+        }
+        if c.free != 0 {
+            let i = c.free - 1;
+            c.free = pair(i).next;
+            return Some(i);
+        }
+        if MEMORY.is_null() {
+            MEMORY = sys::map_anon(PAIRS * size_of::<Pair>()).cast();
+        }
+        if MEMORY.is_null() || USED as usize >= PAIRS {
+            return None;
+        }
+        USED += 1;
+        let i = USED - 1;
+        *pair(i) = Pair { begins: 0, ends: 0, ticket: 0, next: 0 };
+        Some(i)
+    }
+}
+
+/// # Safety
+/// The lock is held.
+unsafe fn give(slot: usize, i: u32) {
+    // SAFETY: the caller's lock.
+    unsafe {
+        if let Some(c) = clock_of(slot) {
+            pair(i).next = c.free;
+            c.free = i + 1;
+        }
+    }
+}
+
+/// Makes what is missing: the events of a pair, the context's anchor.
+unsafe fn prepare(hot: *mut Hot, place: Place, i: u32) -> bool {
+    // SAFETY: the pair is this thread's; the driver's functions.
+    unsafe {
+        let p = pair(i);
+        let Some(create) = own().event_create else { return false };
+        // What the driver may call unsafe during a capture is not made then: the copy goes untimed.
+        if p.begins == 0 && graphs::is_capturing() {
+            return false;
+        }
+        if p.begins == 0 && create(&raw mut p.begins, 0) != 0 || p.ends == 0 && create(&raw mut p.ends, 0) != 0 {
+            return false;
+        }
+        let anchored = lock::with(hot, || clock_of(place.slot).is_some_and(|c| c.anchor != 0));
+        anchored == Some(true) || !graphs::is_capturing() && anchor(hot, place.slot)
+    }
+}
+
+/// Records an anchor on our own stream of the current context.
+unsafe fn anchor(hot: *mut Hot, slot: usize) -> bool {
+    // SAFETY: under the lock where the clock is touched; the driver's functions.
+    unsafe {
+        let (Some(create), Some(record), Some(make_stream)) = (own().event_create, own().event_record, own().stream_create) else {
+            return false;
+        };
+        let mut stream = lock::with(hot, || clock_of(slot).map_or(0, |c| c.stream)).unwrap_or(0);
+        let mut event = 0;
+        if stream == 0 && make_stream(&raw mut stream, NON_BLOCKING) != 0 || create(&raw mut event, 0) != 0 {
+            return false;
+        }
+        let before = sys::now();
+        if record(event, stream) != 0 {
+            return false;
+        }
+        let at = before + (sys::now() - before) / 2;
+        let old = lock::with(hot, || {
+            let c = clock_of(slot)?;
+            let old = c.anchor;
+            (c.stream, c.anchor, c.anchor_at) = (stream, event, at);
+            Some(old)
+        });
+        if let (Some(Some(old)), Some(destroy)) = (old, own().event_destroy)
+            && old != 0
+        {
+            destroy(old);
+        }
+        true
+    }
+}
+
+/// Records the second event. Whether the pair is on its way.
+pub fn end(hot: *mut Hot, place: Place, pair_of_call: Option<u32>, stream: u64, ticket: u64, went_well: bool) -> bool {
+    let Some(i) = pair_of_call else { return false };
+    let Some(record) = own().event_record else { return false };
+    let recorded = sys::keep_errno(|| {
+        // SAFETY: the pair is this thread's.
+        went_well && unsafe { record(pair(i).ends, stream as usize) } == 0
+    });
+    // SAFETY: under the lock.
+    unsafe {
+        lock::with(hot, || {
+            if !recorded {
+                give(place.slot, i);
+                return;
+            }
+            let p = pair(i);
+            (p.ticket, p.next) = (ticket, 0);
+            if let Some(c) = clock_of(place.slot) {
+                if c.tail == 0 {
+                    c.head = i + 1;
+                } else {
+                    pair(c.tail - 1).next = i + 1;
+                }
+                c.tail = i + 1;
+                PENDING.fetch_add(1, Release);
+            }
+        });
+    }
+    if recorded {
+        reaper::wake(hot);
+    } else if went_well {
+        UNTIMED.fetch_add(1, Relaxed);
+    }
+    recorded
+}
+
+/// # Safety
+/// The lock is held.
+unsafe fn first(slot: usize) -> Option<u32> {
+    // SAFETY: the caller's lock.
+    unsafe {
+        let c = clock_of(slot)?;
+        let i = c.head.checked_sub(1)?;
+        c.head = pair(i).next;
+        if c.head == 0 {
+            c.tail = 0;
+        }
+        Some(i)
+    }
+}
+
+/// # Safety
+/// The lock is held.
+unsafe fn put_back(slot: usize, waiting: &[u32]) {
+    // SAFETY: the caller's lock.
+    unsafe {
+        let Some(c) = clock_of(slot) else { return };
+        for &i in waiting.iter().rev() {
+            pair(i).next = c.head;
+            c.head = i + 1;
+            if c.tail == 0 {
+                c.tail = i + 1;
+            }
+        }
+    }
+}
+
+/// Pairs that one look passes over because their streams are not so far yet.
+const PATIENCE: usize = 64;
+
+/// Takes over the pairs of a context that have passed. The context is current, or need not be.
+pub fn reap(hot: *mut Hot, slot: usize) {
+    let Some(context) = CONTEXTS.get(slot) else { return };
+    let place = Place { device: context.device.load(Relaxed) as u64, context: context.number.load(Relaxed) as u64, slot };
+    let (Some(query), Some(elapsed)) = (own().event_query, own().event_elapsed) else { return };
+    let mut waiting = [0u32; PATIENCE];
+    let mut passed_over = 0;
+    // SAFETY: lists under the lock; a pair out of its list is this thread's; the driver's functions on events of ours.
+    unsafe {
+        let (anchor, anchor_at) = lock::with(hot, || clock_of(slot).map_or((0, 0), |c| (c.anchor, c.anchor_at))).unwrap_or((0, 0));
+        while let Some(i) = lock::with(hot, || first(slot)).flatten() {
+            let p = pair(i);
+            let r = query(p.ends);
+            if r == NOT_READY {
+                if let Some(w) = waiting.get_mut(passed_over) {
+                    *w = i;
+                    passed_over += 1;
+                }
+                if passed_over == PATIENCE {
+                    break;
+                }
+                continue;
+            }
+            let (mut took, mut since) = (0f32, 0f32);
+            if r == 0 && elapsed(&raw mut took, p.begins, p.ends) == 0 && elapsed(&raw mut since, anchor, p.begins) == 0 {
+                let began = anchor_at as i64 + nanoseconds(since);
+                let head = gpu::head(0, place.device, place.context, 0);
+                push(
+                    hot,
+                    [
+                        start(op::GPU + kind::TIME, gpu::NO_CALL, p.ticket),
+                        began as u64 & ARG_WORD,
+                        head,
+                        nanoseconds(took) as u64 & ARG_WORD,
+                    ],
+                );
+            } else {
+                UNTIMED.fetch_add(1, Relaxed);
+            }
+            lock::with(hot, || give(slot, i));
+            PENDING.fetch_sub(1, Release);
+        }
+        if passed_over > 0 {
+            lock::with(hot, || put_back(slot, waiting.get(..passed_over).unwrap_or(&[])));
+        }
+    }
+}
+
+fn nanoseconds(ms: f32) -> i64 {
+    let ns = ms as f64 * 1e6;
+    (ns + if ns < 0.0 { -0.5 } else { 0.5 }) as i64
+}
+
+/// Makes the anchor anew where it is old. The context is current; called by the reaper.
+pub fn refresh_anchor(hot: *mut Hot, slot: usize) {
+    // SAFETY: under the lock.
+    let at = unsafe { lock::with(hot, || clock_of(slot).map_or(u64::MAX, |c| if c.anchor == 0 { u64::MAX } else { c.anchor_at })) };
+    if at.is_some_and(|at| at != u64::MAX && sys::now() > at + ANCHOR_NS) && !graphs::is_capturing() {
+        // SAFETY: as above.
+        unsafe { anchor(hot, slot) };
+    }
+}
+
+/// Whether a context has pairs in flight, and is not about to end.
+pub fn has_pending(hot: *mut Hot, slot: usize) -> bool {
+    // SAFETY: under the lock.
+    unsafe { lock::with(hot, || clock_of(slot).is_some_and(|c| c.head != 0 && !c.dying)) }.unwrap_or(false)
+}
+
+/// Whether a context is about to end.
+pub fn is_dying(hot: *mut Hot, slot: usize) -> bool {
+    // SAFETY: under the lock.
+    unsafe { lock::with(hot, || clock_of(slot).is_some_and(|c| c.dying)) }.unwrap_or(true)
+}
+
+/// A context is about to end: nothing more is timed in it, and what is in flight is waited for, a second at most.
+pub fn drain_context(hot: *mut Hot, place: Place) {
+    sys::keep_errno(|| {
+        // SAFETY: under the lock; the driver's function.
+        unsafe {
+            lock::with(hot, || {
+                if let Some(c) = clock_of(place.slot) {
+                    c.dying = true;
+                }
+            });
+            let until = sys::now() + 1_000_000_000;
+            while REAPING.load(SeqCst) == place.slot as u32 + 1 && sys::now() < until {
+                sys::yield_now();
+            }
+            let before = contexts::handle();
+            let wanted = CONTEXTS.get(place.slot).map_or(0, |c| c.handle.load(Relaxed));
+            let switch = own().set_context.filter(|_| before != wanted);
+            if let Some(set) = switch {
+                set(wanted as usize);
+            }
+            while lock::with(hot, || clock_of(place.slot).is_some_and(|c| c.head != 0)) == Some(true) {
+                reap(hot, place.slot);
+                if sys::now() > until {
+                    break;
+                }
+                sys::pause(50_000);
+            }
+            if let Some(set) = switch {
+                set(before as usize);
+            }
+        }
+    });
+}
+
+/// It did not end after all.
+pub fn context_goes_on(slot: usize) {
+    // SAFETY: a flag that the drain of this call has set.
+    unsafe {
+        if let Some(c) = clock_of(slot) {
+            c.dying = false;
+        }
+    }
+}
+
+/// It has ended, with its events: pairs still in flight stay without a time.
+pub fn context_ended(slot: usize) {
+    // SAFETY: the clock is nobody's: the context is gone.
+    unsafe {
+        let Some(c) = clock_of(slot) else { return };
+        let mut left = 0;
+        let mut i = c.head;
+        while i != 0 {
+            left += 1;
+            i = pair(i - 1).next;
+        }
+        UNTIMED.fetch_add(left as u64, Relaxed);
+        PENDING.fetch_sub(left, Release);
+        // Their slots are lost with their events; contexts do not come and go by the thousand.
+        *c = NONE;
+    }
+}
+
+/// Leaves a row of what could not be timed since the last, if anything.
+pub fn tell_untimed(hot: *mut Hot) {
+    let n = UNTIMED.swap(0, Relaxed);
+    if n > 0 {
+        let head = gpu::head(0, gpu::NO_DEVICE, 0, state::UNTIMED);
+        // SAFETY: this thread's hot.
+        unsafe { push(hot, [start(op::GPU + kind::STATE, gpu::NO_CALL, super::call::ticket()), sys::now(), head, n, 0, 0]) };
+    }
+}
+
+/// A forked child has none of it.
+pub fn forget() {
+    // SAFETY: one thread.
+    unsafe {
+        USED = 0;
+        CLOCKS = [NONE; CONTEXTS_MOST];
+    }
+    PENDING.store(0, Relaxed);
+    UNTIMED.store(0, Relaxed);
+    REAPING.store(0, Relaxed);
+}

@@ -1,0 +1,72 @@
+/* A program's way to the driver: CU(symbol, arguments…) calls a driver function by its exported symbol. How the address is found is the
+   mode's argument (`dlsym`, `proc`: cuGetProcAddress, `proc1`: its first ABI) or, built with -DBY_LINK, the linker's matter. */
+#pragma once
+#include "../facts.h"
+#include "fake.h"
+
+#define need(condition, ...) do { if (!(condition)) { line(__VA_ARGS__); _exit(99); } } while (0)
+
+static const struct { const char *symbol, *name; int version, per_thread; } abi[] = {
+#define X(symbol, name, version, per_thread) {#symbol, name, version, per_thread},
+#include "abi.inc"
+#undef X
+    {"cuStreamWaitEvent", "cuStreamWaitEvent", 3020}, {"cuEventRecord", "cuEventRecord", 2000}, {"cuEventDestroy_v2", "cuEventDestroy", 4000},
+    {"cuEventElapsedTime", "cuEventElapsedTime", 2000}, {"cuEventElapsedTime_v2", "cuEventElapsedTime", 12080}, {"cuStreamQuery", "cuStreamQuery", 2000},
+};
+static const char *way = "dlsym";
+static void *library;
+
+static void *address(const char *symbol)
+{
+    if (!strncmp(way, "proc", 4) && strncmp(symbol, "fake", 4)) {
+        static R (*find2)(const char *, void **, int, uint64_t, int *);
+        static R (*find1)(const char *, void **, int, uint64_t);
+        if (!find2) {
+            find2 = dlsym(library, "cuGetProcAddress_v2");
+            find1 = dlsym(library, "cuGetProcAddress");
+        }
+        const char *name = symbol;
+        int version = 13020, per_thread = 0;
+        for (unsigned i = 0; i < sizeof abi / sizeof *abi; i++)
+            if (!strcmp(abi[i].symbol, symbol))
+                name = abi[i].name, version = abi[i].version, per_thread = abi[i].per_thread;
+        void *f = 0;
+        int status;
+        R r = way[4] ? find1(name, &f, version, per_thread ? 2 : 0) : find2(name, &f, version, per_thread ? 2 : 0, &status);
+        need(!r && f, "cuGetProcAddress of %s: %d", symbol, r);
+        return f;
+    }
+    void *f = dlsym(library, symbol);
+    need(f != 0, "dlsym of %s: %s", symbol, dlerror());
+    return f;
+}
+
+#ifdef BY_LINK
+#define CU(symbol, ...) ({ extern R symbol(); symbol(__VA_ARGS__); })
+#else
+#define CU(symbol, ...) (((R(*)())address(#symbol))(__VA_ARGS__))
+#endif
+/* The call must succeed. */
+#define OKAY(symbol, ...)                                                                                                                            \
+    do {                                                                                                                                             \
+        R r_ = CU(symbol, ##__VA_ARGS__);                                                                                                            \
+        need(r_ == 0, "line %d: " #symbol ": %d", __LINE__, r_);                                                                                     \
+    } while (0)
+
+static inline void driver(char **args)
+{
+#ifndef BY_LINK
+    need(args[0], "how are addresses found?");
+    way = args[0];
+    library = dlopen(beside("libcuda.so.1"), RTLD_NOW);
+    need(library != 0, "%s", dlerror());
+#endif
+    OKAY(cuInit, 0);
+}
+static inline Context context(int device)
+{
+    Context c;
+    OKAY(cuDevicePrimaryCtxRetain, &c, device);
+    OKAY(cuCtxSetCurrent, c);
+    return c;
+}

@@ -1,0 +1,137 @@
+/* See fake.h. One file for the linker; the parts stand in files of their own. */
+#include "fake.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int64_t now_ns;
+static int initialised;
+
+/* The injected failure. */
+static struct { char name[64]; int code, skip; } failure;
+
+static int fails(const char *name)
+{
+    if (!failure.code || strcmp(failure.name, name) || failure.skip-- > 0)
+        return 0;
+    int code = failure.code;
+    failure.code = 0;
+    return code;
+}
+/* Begins a call: alone, and failing where it is told to. */
+#define ENTER(name)                                                                                                                                  \
+    pthread_mutex_lock(&lock);                                                                                                                       \
+    errno = 77; /* a driver may change it; programs that look at it see what the driver left */                                                      \
+    int failed_ = fails(name);                                                                                                                       \
+    if (failed_)                                                                                                                                     \
+        return leave(failed_)
+static R leave(R r)
+{
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+API void fake_fail(const char *name, int code, int skip)
+{
+    pthread_mutex_lock(&lock);
+    snprintf(failure.name, sizeof failure.name, "%s", name);
+    failure.code = code, failure.skip = skip;
+    pthread_mutex_unlock(&lock);
+}
+API void fake_sleep(int64_t ns)
+{
+    pthread_mutex_lock(&lock);
+    now_ns += ns;
+    pthread_mutex_unlock(&lock);
+}
+API int64_t fake_now(void)
+{
+    return now_ns;
+}
+
+#include "fake_streams.h"
+
+#include "fake_memory.h"
+
+#include "fake_copies.h"
+
+#include "fake_graphs.h"
+
+API R cuInit(unsigned flags)
+{
+    ENTER("cuInit");
+    initialised = 1;
+    return leave(flags ? INVALID_VALUE : OK);
+}
+API R cuDriverGetVersion(int *v)
+{
+    *v = 13020;
+    return OK;
+}
+API R cuDeviceGetCount(int *n)
+{
+    *n = DEVICES;
+    return OK;
+}
+API R cuDeviceGet(int *d, int i)
+{
+    *d = i;
+    return i < DEVICES ? OK : 101;
+}
+API R cuDeviceGetName(char *name, int len, int d)
+{
+    snprintf(name, len, "Fake GPU %d", d);
+    return OK;
+}
+API R cuGetExportTable(const void **table, const void *id)
+{
+    *table = 0;
+    return NOT_FOUND;
+}
+/* A call that no list has heard of. */
+API R cuMemTeleportAsync(Ptr p, Stream s)
+{
+    return OK;
+}
+
+API R cuGetProcAddress(const char *name, void **f, int version, uint64_t flags);
+API R cuGetProcAddress_v2(const char *name, void **f, int version, uint64_t flags, int *status);
+static const struct { const char *symbol, *name; int version, per_thread; void *f; } abi[] = {
+#define X(symbol, name, version, per_thread) {#symbol, name, version, per_thread, symbol},
+#include "abi.inc"
+#undef X
+#define X(name, version) {#name, #name, version, 0, name},
+    X(cuInit, 2000) X(cuDriverGetVersion, 2020) X(cuDeviceGetCount, 2000) X(cuDeviceGet, 2000) X(cuDeviceGetName, 2000) X(cuCtxGetCurrent, 4000)
+    X(cuCtxSetCurrent, 4000) X(cuCtxGetDevice, 2000) X(cuDevicePrimaryCtxRetain, 7000) X(cuDevicePrimaryCtxGetState, 7000) X(cuEventCreate, 2000)
+    X(cuEventQuery, 2000) X(cuStreamIsCapturing, 10000) X(cuPointerGetAttribute, 4000) X(cuThreadExchangeStreamCaptureMode, 10010) X(cuMemTeleportAsync, 13010)
+    X(cuDeviceGetMemPool, 11020) X(cuMemAddressReserve, 10020) X(cuMemAddressFree, 10020) X(cuMemSetAccess, 10020) X(cuMemGetInfo_v2, 3020)
+#undef X
+#define X(name, version, per_thread, f) {#f, name, version, per_thread, f},
+    X("cuEventDestroy", 4000, 0, cuEventDestroy_v2) X("cuEventRecord", 2000, 0, cuEventRecord) X("cuEventRecord", 7000, 1, cuEventRecord_ptsz)
+    X("cuStreamWaitEvent", 3020, 0, cuStreamWaitEvent) X("cuStreamWaitEvent", 7000, 1, cuStreamWaitEvent_ptsz) X("cuStreamQuery", 2000, 0, cuStreamQuery)
+    X("cuEventElapsedTime", 2000, 0, cuEventElapsedTime) X("cuEventElapsedTime", 12080, 0, cuEventElapsedTime_v2)
+#undef X
+};
+
+static void *find(const char *name, int version, uint64_t flags)
+{
+    void *best = 0;
+    int newest = -1;
+    for (int pass = flags & 2 ? 1 : 0; pass >= 0 && !best; pass--)
+        for (unsigned i = 0; i < sizeof abi / sizeof *abi; i++)
+            if (!strcmp(abi[i].name, name) && abi[i].per_thread == pass && abi[i].version <= version && abi[i].version > newest)
+                best = abi[i].f, newest = abi[i].version;
+    return best;
+}
+API R cuGetProcAddress_v2(const char *name, void **f, int version, uint64_t flags, int *status)
+{
+    ENTER("cuGetProcAddress");
+    void *p = find(name, version, flags);
+    if (f)
+        *f = p;
+    if (status)
+        *status = p ? 0 : 1;
+    return leave(p ? OK : NOT_FOUND);
+}
+API R cuGetProcAddress(const char *name, void **f, int version, uint64_t flags)
+{
+    return cuGetProcAddress_v2(name, f, version, flags, 0);
+}

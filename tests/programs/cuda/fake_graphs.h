@@ -1,0 +1,169 @@
+/* Graphs and kernels. A kernel's function is the number of nanoseconds that it takes. A launched graph takes what its nodes take, one by one. */
+
+struct graph {
+    int64_t took;
+    uint64_t copied;
+    int nodes, live;
+};
+struct exec {
+    struct graph g;
+    int live;
+};
+
+static void node_of_graph(Stream s, int set_, size_t bytes)
+{
+    struct capture *k = capture_by(s->capture);
+    k->graph->nodes++;
+    k->graph->took += took(bytes, set_ ? SET : D2D);
+    k->graph->copied += bytes;
+}
+static Graph new_graph(void)
+{
+    Graph g = calloc(1, sizeof *g);
+    g->live = 1;
+    return g;
+}
+static R begin(Stream s, int mode, Graph into)
+{
+    ENTER("cuStreamBeginCapture");
+    if (!s || s == &current->legacy)
+        return leave(CAPTURE_UNSUPPORTED);
+    for (int i = 0; i < 64; i++)
+        if (!captures[i].open) {
+            captures[i] = (struct capture){++capture_count, mode, 1, 0, into ? into : new_graph(), s};
+            s->capture = capture_count;
+            return leave(OK);
+        }
+    return leave(OUT_OF_MEMORY);
+}
+API R cuStreamBeginCapture(Stream s) { return begin(resolve(s, 0), 0, 0); }
+API R cuStreamBeginCapture_ptsz(Stream s) { return begin(resolve(s, 1), 0, 0); }
+API R cuStreamBeginCapture_v2(Stream s, int mode) { return begin(resolve(s, 0), mode, 0); }
+API R cuStreamBeginCapture_v2_ptsz(Stream s, int mode) { return begin(resolve(s, 1), mode, 0); }
+API R cuStreamBeginCaptureToGraph(Stream s, Graph g, void *dependencies, void *data, size_t n, int mode) { return begin(resolve(s, 0), mode, g); }
+API R cuStreamBeginCaptureToGraph_ptsz(Stream s, Graph g, void *dependencies, void *data, size_t n, int mode) { return begin(resolve(s, 1), mode, g); }
+static R end(Stream s, Graph *g)
+{
+    ENTER("cuStreamEndCapture");
+    *g = 0;
+    if (!s)
+        return leave(INVALID_HANDLE);
+    struct capture *k = capture_by(s->capture);
+    if (!k || k->origin != s)
+        return leave(CAPTURE_UNMATCHED);
+    for (Stream o = streams; o; o = o->next)
+        if (o->capture == k->id)
+            o->capture = 0;
+    s->capture = 0;
+    k->open = 0;
+    if (k->broken)
+        return leave(CAPTURE_INVALIDATED);
+    *g = k->graph;
+    return leave(OK);
+}
+API R cuStreamEndCapture(Stream s, Graph *g) { return end(resolve(s, 0), g); }
+API R cuStreamEndCapture_ptsz(Stream s, Graph *g) { return end(resolve(s, 1), g); }
+API R cuGraphCreate(Graph *g, unsigned flags)
+{
+    ENTER("cuGraphCreate");
+    *g = new_graph();
+    return leave(OK);
+}
+API R cuGraphClone(Graph *clone, Graph g)
+{
+    ENTER("cuGraphClone");
+    *clone = new_graph();
+    **clone = *g;
+    return leave(OK);
+}
+API R cuGraphDestroy(Graph g)
+{
+    ENTER("cuGraphDestroy");
+    g->live = 0;
+    return leave(OK);
+}
+static R instantiate(const char *name, struct exec **e, Graph g)
+{
+    ENTER(name);
+    *e = calloc(1, sizeof **e);
+    (*e)->g = *g, (*e)->live = 1;
+    return leave(OK);
+}
+API R cuGraphInstantiate(Exec *e, Graph g, void *node, char *log, size_t n) { return instantiate("cuGraphInstantiate", e, g); }
+API R cuGraphInstantiate_v2(Exec *e, Graph g, void *node, char *log, size_t n) { return instantiate("cuGraphInstantiate", e, g); }
+API R cuGraphInstantiateWithFlags(Exec *e, Graph g, uint64_t flags) { return instantiate("cuGraphInstantiateWithFlags", e, g); }
+API R cuGraphInstantiateWithParams(Exec *e, Graph g, void *params) { return instantiate("cuGraphInstantiateWithParams", e, g); }
+API R cuGraphInstantiateWithParams_ptsz(Exec *e, Graph g, void *params) { return instantiate("cuGraphInstantiateWithParams", e, g); }
+static R update(Exec e, Graph g)
+{
+    ENTER("cuGraphExecUpdate");
+    e->g = *g;
+    return leave(OK);
+}
+API R cuGraphExecUpdate(Exec e, Graph g, void *node, void *result) { return update(e, g); }
+API R cuGraphExecUpdate_v2(Exec e, Graph g, void *result) { return update(e, g); }
+API R cuGraphExecDestroy(Exec e)
+{
+    ENTER("cuGraphExecDestroy");
+    e->live = 0;
+    return leave(OK);
+}
+static R launch_graph(Exec e, Stream s)
+{
+    ENTER("cuGraphLaunch");
+    if (!s || !e || !e->live)
+        return leave(INVALID_HANDLE);
+    schedule(s, e->g.took);
+    return leave(OK);
+}
+API R cuGraphLaunch(Exec e, Stream s) { return launch_graph(e, resolve(s, 0)); }
+API R cuGraphLaunch_ptsz(Exec e, Stream s) { return launch_graph(e, resolve(s, 1)); }
+API R cuGraphUpload(Exec e, Stream s) { return OK; }
+API R cuGraphUpload_ptsz(Exec e, Stream s) { return OK; }
+static R add(const char *name, Graph g, uint64_t bytes, int64_t length)
+{
+    ENTER(name);
+    g->nodes++, g->copied += bytes, g->took += length;
+    return leave(OK);
+}
+API R cuGraphAddMemcpyNode(void **node, Graph g, void **d, size_t n, const struct volume *p, Context c)
+{
+    uint64_t bytes = p->w * p->h * p->d;
+    return add("cuGraphAddMemcpyNode", g, bytes, took(bytes, D2D));
+}
+struct set_node { Ptr at; size_t pitch; unsigned value, element; size_t w, h; };
+API R cuGraphAddMemsetNode(void **node, Graph g, void **d, size_t n, const struct set_node *p, Context c)
+{
+    uint64_t bytes = p->element * p->w * p->h;
+    return add("cuGraphAddMemsetNode", g, 0, took(bytes, SET));
+}
+API R cuGraphAddChildGraphNode(void **node, Graph g, void **d, size_t n, Graph child) { return add("cuGraphAddChildGraphNode", g, child->copied, child->took); }
+API R cuGraphExecMemcpyNodeSetParams(Exec e, void *node, const struct volume *p, Context c) { return OK; }
+API R cuGraphExecMemsetNodeSetParams(Exec e, void *node, const struct set_node *p, Context c) { return OK; }
+API R cuGraphExecKernelNodeSetParams(Exec e, void *node, void *p) { return OK; }
+API R cuGraphExecKernelNodeSetParams_v2(Exec e, void *node, void *p) { return OK; }
+API R cuGraphExecNodeSetParams(Exec e, void *node, void *p) { return OK; }
+API R cuGraphExecChildGraphNodeSetParams(Exec e, void *node, Graph g) { return OK; }
+
+static R kernel(const char *name, int64_t length, Stream s)
+{
+    ENTER(name);
+    if (!s)
+        return leave(INVALID_HANDLE);
+    struct capture *k = capture_by(s->capture);
+    if (k)
+        k->graph->nodes++, k->graph->took += length;
+    else
+        schedule(s, length);
+    return leave(OK);
+}
+#define GRID unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared
+/* The last argument is checked: it comes by the stack. */
+#define EXTRA(e) (e && *(uint64_t *)e != 0x5eed ? INVALID_VALUE : OK)
+API R cuLaunchKernel(int64_t f, GRID, Stream s, void **params, void **extra) { return EXTRA(extra) ?: kernel("cuLaunchKernel", f, resolve(s, 0)); }
+API R cuLaunchKernel_ptsz(int64_t f, GRID, Stream s, void **params, void **extra) { return EXTRA(extra) ?: kernel("cuLaunchKernel", f, resolve(s, 1)); }
+API R cuLaunchCooperativeKernel(int64_t f, GRID, Stream s, void **params) { return kernel("cuLaunchCooperativeKernel", f, resolve(s, 0)); }
+API R cuLaunchCooperativeKernel_ptsz(int64_t f, GRID, Stream s, void **params) { return kernel("cuLaunchCooperativeKernel", f, resolve(s, 1)); }
+struct config { unsigned gx, gy, gz, bx, by, bz, shared; Stream s; void *attributes; unsigned n; };
+API R cuLaunchKernelEx(const struct config *c, int64_t f, void **params, void **extra) { return kernel("cuLaunchKernelEx", f, resolve(c->s, 0)); }
+API R cuLaunchKernelEx_ptsz(const struct config *c, int64_t f, void **params, void **extra) { return kernel("cuLaunchKernelEx", f, resolve(c->s, 1)); }
