@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod ending;
+pub mod gpu;
 pub mod heap;
 pub mod job;
 pub mod maps;

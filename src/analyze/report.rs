@@ -9,6 +9,9 @@ use serde::Serialize;
 
 use crate::model::units::Bytes;
 
+mod gpu;
+pub use gpu::*;
+
 /// Version of the JSON: grows when a key changes its meaning (which the contract forbids within a major release).
 pub const SCHEMA: u32 = 1;
 
@@ -55,6 +58,8 @@ pub struct Run {
     pub events: Events,
     pub heap: Heap,
     pub maps: Maps,
+    /// `null` where the program never called a CUDA driver.
+    pub gpu: Option<Gpu>,
     pub rss: Rss,
     pub children: Children,
     /// By bytes allocated, most first; at most [`THREADS_SHOWN`].

@@ -4,7 +4,7 @@ use super::Options;
 use super::clock::rfc3339;
 use super::ending::ending;
 use super::report::{Children, Mode, Run, SAMPLES_SHOWN, Sample, THREADS_SHOWN, Thread};
-use super::{heap, maps, missing, rss};
+use super::{gpu, heap, maps, missing, rss};
 use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
 use crate::model::units::{Bytes, Nanos};
@@ -61,6 +61,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options) -> Ru
         heap: heap::heap(&image, mode, options),
         rss: rss::rss(&image, &maps),
         maps,
+        gpu: gpu::gpu(&image),
         children: Children {
             rss_peak_bytes: None,
             count: seen.child_count,

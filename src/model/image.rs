@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::batch::Totals;
 use super::counts::Counts;
+use super::gpu::{Gpu, GpuEnd};
 use super::heap::{Heap, HeapEnd};
 use super::kinds::KindTable;
 use super::mapfeed::{MapFeed, MapsEnd};
@@ -34,6 +35,7 @@ pub struct Image {
     counts: Counts,
     threads: ThreadBook,
     maps: MapFeed,
+    gpu: Gpu,
     timeline: Timeline,
     snapshots_max: usize,
     /// Usable bytes that were live at the fork: the shim's own sums begin with the process.
@@ -92,6 +94,8 @@ pub struct ImageEnd {
     pub threads: Vec<ThreadUse>,
     pub threads_total: u64,
     pub maps: MapsEnd,
+    /// `None` where no driver was called.
+    pub gpu: Option<GpuEnd>,
     pub timeline: Timeline,
     pub seen: Ended,
 }
@@ -113,6 +117,7 @@ impl Image {
             counts: Counts::new(inherited, inherited_blocks),
             threads: ThreadBook::default(),
             maps: MapFeed::new(header.page),
+            gpu: Gpu::default(),
             timeline,
             snapshots_max: interest.snapshots.max(3),
             inherited,
@@ -153,6 +158,7 @@ impl Image {
                     self.maps.add(row, &mut self.timeline);
                 }
             }
+            Line::Gpu(rows) => rows.into_iter().for_each(|row| self.gpu.add(row)),
             Line::Thread(thread) => self.read_thread(&thread),
             Line::Rss(rss) => self.read_rss(rss, None),
             Line::Snap(snap) => self.read_snapshot(snap),
@@ -298,6 +304,7 @@ impl Image {
         };
         let (threads, threads_total) = self.threads.finish();
         let maps = self.maps.finish(&mut self.timeline);
+        let gpu = self.gpu.finish(self.end.last_t.0);
         self.end.snapshots = thinned(self.end.snapshots, self.snapshots_max);
         ImageEnd {
             header: self.header,
@@ -309,6 +316,7 @@ impl Image {
             threads,
             threads_total,
             maps,
+            gpu,
             timeline: self.timeline,
             seen: self.end,
         }

@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod counts;
 pub mod endings;
+pub mod gpu;
 pub mod heap;
 pub mod image;
 pub mod kinds;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::column::Column;
+use super::gpurow::GpuRow;
 use super::maprow::MapRow;
 
 /// One line, parsed.
@@ -19,6 +20,7 @@ pub enum Line<'a> {
     Kinds(Kinds),
     Calls(Calls),
     Maps(Vec<MapRow>),
+    Gpu(Vec<GpuRow>),
     Thread(Thread),
     Rss(Rss),
     Snap(Value),
@@ -174,6 +176,11 @@ struct Maps {
 }
 
 #[derive(Debug, Deserialize)]
+struct Gpu {
+    ev: Vec<GpuRow>,
+}
+
+#[derive(Debug, Deserialize)]
 pub struct Thread {
     #[serde(default)]
     pub t: u64,
@@ -253,6 +260,7 @@ pub fn parse(line: &[u8]) -> Result<Line<'_>, serde_json::Error> {
         "kinds" => Line::Kinds(serde_json::from_slice(line)?),
         "calls" => Line::Calls(serde_json::from_slice(line)?),
         "maps" => Line::Maps(serde_json::from_slice::<Maps>(line)?.ev),
+        "gpu" => Line::Gpu(serde_json::from_slice::<Gpu>(line)?.ev),
         "thread" => Line::Thread(serde_json::from_slice(line)?),
         "rss" => Line::Rss(serde_json::from_slice(line)?),
         "snap" => Line::Snap(serde_json::from_slice(line)?),

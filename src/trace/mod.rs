@@ -6,6 +6,7 @@ pub mod column;
 pub mod encode;
 pub mod family;
 pub mod frames;
+pub mod gpurow;
 pub mod line;
 pub mod maprow;
 pub mod read;

@@ -201,6 +201,10 @@ fn apply(r: &Record, w: &mut Work, blocks: &mut Blocks, kinds: &mut KindRows, fa
 
 /// Maps, threads, children: lines of their own.
 fn describe(r: &Record, w: &mut Work, out: &mut Vec<u8>) {
+    if let op::GPU..=op::GPU_LAST = r.op {
+        w.lines.latest = w.lines.latest.max(describe_gpu(r, w.number, out));
+        return;
+    }
     let (lane, tk, a) = (w.number, r.low, &r.args);
     let [t, b, c, d, e, f, _] = *a;
     let mut row = |text: std::fmt::Arguments| push_line(out, format_args!(r#"{{"type":"maps","ev":[[{text}]]}}"#));
@@ -231,6 +235,26 @@ fn describe(r: &Record, w: &mut Work, out: &mut Vec<u8>) {
     }
     let t = if r.op == op::MREMAP { b } else { t };
     w.lines.latest = w.lines.latest.max(if r.op == op::UNDO { 0 } else { t });
+}
+
+/// A row of a GPU; when its call began.
+fn describe_gpu(r: &Record, lane: u32, out: &mut Vec<u8>) -> u64 {
+    use memshim_format::gpu;
+    let Some(kind) = gpu::KINDS.get((r.op - op::GPU) as usize) else { return 0 };
+    let name = kind.name;
+    if r.op - op::GPU == gpu::kind::NAME {
+        let mut text = [0; 49];
+        let n = gpu::text(&r.args, &mut text);
+        let text = serde_json::Value::from(String::from_utf8_lossy(&text[..n]));
+        push_line(out, format_args!(r#"{{"type":"gpu","ev":[["{name}",{},{},{text}]]}}"#, r.arg, r.low));
+        return 0;
+    }
+    let call = gpu::CALLS.get(r.arg as usize).copied().unwrap_or("");
+    let [t, head, rest @ ..] = r.args;
+    let numbers: String = gpu::parts(head).iter().chain(rest.iter().take(kind.words)).map(|n| format!(",{n}")).collect();
+    push_line(out, format_args!(r#"{{"type":"gpu","ev":[["{name}","{call}",{},{t},{lane}{numbers}]]}}"#, r.low));
+    // A TIME row says when the device began, on a clock that is only nearly ours.
+    if r.op - op::GPU == gpu::kind::TIME { 0 } else { t }
 }
 
 /// The exact counts at the end: those of the lanes.

@@ -194,7 +194,7 @@ pub const KINDS: [Kind; 11] = [
     row("stream", 3),
     row("graph", 4),
     row("state", 3),
-    row("busy", 4),
+    row("busy", 5),
     row("name", 5),
     row("context", 1),
     row("map", 3),
@@ -292,8 +292,6 @@ pub mod graph {
     pub const ADD_SET: u64 = 12;
     /// a: the graph, b: the child.
     pub const ADD_CHILD: u64 = 13;
-    /// Flag: a launch has an event pair.
-    pub const TIMED: u64 = 1 << 10;
 }
 
 /// What a STATE row says (its flags).

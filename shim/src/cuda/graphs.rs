@@ -136,7 +136,7 @@ pub unsafe fn launch(c: &Call) -> i32 {
     let wall = sys::now() - t;
     let tk = ticket();
     let timed = timing::end(c.hot, place, pair, stream, tk, r == 0);
-    let mut flags = graph::LAUNCH | if timed { graph::TIMED } else { 0 };
+    let mut flags = graph::LAUNCH | if timed { copy::TIMED } else { 0 };
     let mut capture = 0;
     if let Capture::Yes(id) = captured {
         flags |= copy::CAPTURED;

@@ -28,6 +28,8 @@ static TOLD: AtomicU64 = AtomicU64::new(0);
 
 /// Between two looks while there is work.
 const PAUSE_NS: u64 = 1_000_000;
+/// What lies further back is not told by a look.
+const STALE_NS: u64 = 10_000_000;
 /// Asleep it looks this often whether the program's threads are all gone.
 const IDLE_NS: u64 = 200_000_000;
 
@@ -189,9 +191,13 @@ fn look_at_streams(slot: usize) {
             s.awake.store(0, Relaxed);
             // SAFETY: a live stream: its end waits for us.
             let r = unsafe { query(handle as usize) };
+            let now = sys::now();
             s.looks.fetch_add(1, Relaxed);
             if r == 600 {
+                let since = now.saturating_sub(s.seen_at.load(Relaxed));
                 s.busy.fetch_add(1, Relaxed);
+                s.busy_ns.fetch_add(since.min(STALE_NS), Relaxed);
+                s.seen_at.store(now, Relaxed);
                 s.awake.store(1, Relaxed);
             }
         }

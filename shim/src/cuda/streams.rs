@@ -17,11 +17,16 @@ pub struct Slot {
     pub context: AtomicU32,
     device: AtomicU32,
     number: AtomicU32,
+    /// Whose own default stream it is.
+    lane: AtomicU32,
     /// Launches since the last row.
     pub kernels: AtomicU64,
     /// Times it was looked at, and found busy, since the last row.
     pub looks: AtomicU64,
     pub busy: AtomicU64,
+    /// Time that it was found busy, and when it was looked at last or was woken.
+    pub busy_ns: AtomicU64,
+    pub seen_at: AtomicU64,
     /// It can have work: a kernel was launched since it was last found idle.
     pub awake: AtomicU32,
 }
@@ -36,13 +41,26 @@ pub static STREAMS: [Slot; SLOTS] = [const {
         context: AtomicU32::new(0),
         device: AtomicU32::new(0),
         number: AtomicU32::new(0),
+        lane: AtomicU32::new(0),
         kernels: AtomicU64::new(0),
         looks: AtomicU64::new(0),
         busy: AtomicU64::new(0),
+        busy_ns: AtomicU64::new(0),
+        seen_at: AtomicU64::new(0),
         awake: AtomicU32::new(0),
     }
 }; SLOTS];
 const GONE: u64 = 1;
+
+impl Slot {
+    /// It may have work from now on.
+    fn wake(&self) {
+        if self.awake.load(Relaxed) == 0 {
+            self.seen_at.store(sys::now(), Relaxed);
+            self.awake.store(1, Relaxed);
+        }
+    }
+}
 
 /// A thread's own default stream is another one in each thread.
 fn key(hot: *mut Hot, handle: u64, place: Place) -> u64 {
@@ -60,15 +78,17 @@ pub fn slot(hot: *mut Hot, handle: u64, place: Place) -> Option<&'static Slot> {
         let s = STREAMS.get((home + i) % SLOTS)?;
         let seen = s.key.load(Acquire);
         if seen == k {
-            s.awake.store(1, Relaxed);
+            s.wake();
             return Some(s);
         }
         if seen == 0 && s.key.compare_exchange(0, k, AcqRel, Relaxed).is_ok() {
             s.handle.store(handle, Relaxed);
             s.device.store(place.device as u32, Relaxed);
             s.number.store(place.context as u32, Relaxed);
+            // SAFETY: this thread's hot.
+            s.lane.store(unsafe { (*hot).index }, Relaxed);
             s.context.store(place.slot as u32 + 1, Release);
-            s.awake.store(1, Relaxed);
+            s.wake();
             return Some(s);
         }
     }
@@ -84,14 +104,14 @@ pub fn awake_in(context: usize) -> impl Iterator<Item = &'static Slot> {
 
 /// Leaves a row of what was counted since the last, if anything.
 fn tell(hot: *mut Hot, s: &Slot) {
-    let (looks, busy, kernels) = (s.looks.swap(0, Relaxed), s.busy.swap(0, Relaxed), s.kernels.swap(0, Relaxed));
+    let [looks, busy, kernels, busy_ns] = [&s.looks, &s.busy, &s.kernels, &s.busy_ns].map(|n| n.swap(0, Relaxed));
     if looks + kernels == 0 {
         return;
     }
-    let head = gpu::head(0, s.device.load(Relaxed) as u64, s.number.load(Relaxed) as u64, 0);
+    let head = gpu::head(0, s.device.load(Relaxed) as u64, s.number.load(Relaxed) as u64, s.lane.load(Relaxed) as u64);
     let handle = s.handle.load(Relaxed) & ARG_WORD;
     // SAFETY: this thread's hot.
-    unsafe { push(hot, [start(op::GPU + kind::BUSY, gpu::NO_CALL, ticket()), sys::now(), head, handle, looks, busy, kernels]) };
+    unsafe { push(hot, [start(op::GPU + kind::BUSY, gpu::NO_CALL, ticket()), sys::now(), head, handle, looks, busy, kernels, busy_ns]) };
 }
 
 /// Leaves rows of all.
@@ -164,7 +184,7 @@ pub fn forget() {
     for s in &STREAMS {
         s.key.store(0, Relaxed);
         s.context.store(0, Relaxed);
-        for n in [&s.kernels, &s.looks, &s.busy] {
+        for n in [&s.kernels, &s.looks, &s.busy, &s.busy_ns] {
             n.store(0, Relaxed);
         }
     }

@@ -1,0 +1,226 @@
+//! What a run did with GPUs: memory by device, transfers and their rates, streams, graphs.
+
+use super::report::{
+    FailedCall, Gpu, GpuClass, GpuDevice, GpuGraph, GpuGraphs, GpuPool, GpuStream, GpuTransfer, GpuWaits, Pinned, STREAMS_SHOWN,
+};
+use crate::model::gpu::memory::{Device, Level};
+use crate::model::gpu::transfers::Group;
+use crate::model::gpu::{GpuEnd, graphs, streams};
+use crate::model::image::ImageEnd;
+use crate::model::units::{Bytes, Nanos};
+use memshim_format::gpu::{NO_DEVICE, class, direction, memory};
+
+/// See the module. `None` where no driver was called.
+pub fn gpu(image: &ImageEnd) -> Option<Gpu> {
+    let g = image.gpu.as_ref()?;
+    let start = Nanos(image.header.mono_ns);
+    let m = &g.memory;
+    let known = |d: u64| m.devices.contains_key(&(d as u8)) || g.devices.contains_key(&d);
+    Some(Gpu {
+        timing: g.timing.clone(),
+        devices: (0..=NO_DEVICE).filter(|d| known(*d)).map(|d| device(g, d, start)).collect(),
+        pinned_peak_bytes: Bytes::of_balance(m.pinned.peak),
+        pinned: Pinned {
+            live_bytes: Bytes::of_balance(m.pinned.live),
+            peak_bytes: Bytes::of_balance(m.pinned.peak),
+            peak_at_s: at(&m.pinned, start),
+            allocated_peak_bytes: Bytes::of_balance(m.pinned_allocated.peak),
+            registered_peak_bytes: Bytes::of_balance(m.registered.peak),
+        },
+        transfers: g.transfers.groups.iter().map(|(key, group)| transfer(g, *key, group)).collect(),
+        streams: listed_streams(g, start),
+        streams_total: g.streams.all.len() as u64,
+        concurrent_streams: g.streams.concurrency.values().map(|c| c.0 as u64).max().unwrap_or(0),
+        concurrent_s: g.streams.concurrency.values().map(|c| c.1).sum::<u64>() as f64 / 1e9,
+        host_waits: GpuWaits {
+            count: g.streams.other_waits + g.streams.all.iter().map(|s| s.waits).sum::<u64>(),
+            wall_s: (g.streams.other_wait_ns + g.streams.all.iter().map(|s| s.wait_ns).sum::<u64>()) as f64 / 1e9,
+        },
+        graphs: g.graphs.all.iter().enumerate().take(STREAMS_SHOWN).map(|(i, graph)| listed_graph(i, graph)).collect(),
+        graphs_total: all_graphs(&g.graphs),
+        failed: g.failed.iter().map(|((call, code), count)| FailedCall { call: call.clone(), code: *code, count: *count }).collect(),
+        unknown_frees: m.unknown_frees,
+        unknown_calls: g.unknown_calls.clone(),
+        untimed: g.untimed + g.transfers.without_time,
+        calls: g.rows,
+        lost: g.lost,
+    })
+}
+
+fn at(level: &Level, start: Nanos) -> Option<f64> {
+    (level.peak > 0).then(|| Nanos(level.peak_at).seconds_since(start))
+}
+
+fn device(g: &GpuEnd, index: u64, start: Nanos) -> GpuDevice {
+    let none = Device::default();
+    let d = g.memory.devices.get(&(index as u8)).unwrap_or(&none);
+    let used = |level: &Level| level.peak > 0;
+    GpuDevice {
+        index: (index != NO_DEVICE).then_some(index),
+        name: g.devices.get(&index).cloned(),
+        total_bytes: (d.total > 0).then_some(Bytes(d.total)),
+        free_bytes: d.free.map(Bytes),
+        used_peak_bytes: (d.total > 0).then_some(Bytes(d.used_peak)),
+        live_bytes: Bytes::of_balance(d.live.live),
+        live_allocs: g.memory.live_blocks(index as u8),
+        peak_bytes: Bytes::of_balance(d.live.peak),
+        peak_at_s: at(&d.live, start),
+        reserved_bytes: Bytes::of_balance(d.reserved.live),
+        reserved_peak_bytes: Bytes::of_balance(d.reserved.peak),
+        unattributed_bytes: d.unattributed,
+        allocs: d.allocs,
+        frees: d.frees,
+        classes: d
+            .classes
+            .iter()
+            .zip(class::NAMES)
+            .filter(|(level, _)| used(level))
+            .map(|(level, name)| {
+                let class = GpuClass { live_bytes: Bytes::of_balance(level.live), peak_bytes: Bytes::of_balance(level.peak) };
+                (name.to_owned(), class)
+            })
+            .collect(),
+        pools: d
+            .pools
+            .values()
+            .map(|p| GpuPool {
+                reserved_bytes: Bytes(p.reserved),
+                used_peak_bytes: Bytes(p.used_high),
+                reserved_peak_bytes: Bytes(p.reserved_high),
+            })
+            .collect(),
+    }
+}
+
+fn transfer(g: &GpuEnd, (direction, memory, device): (u8, u8, u8), t: &Group) -> GpuTransfer {
+    let timed = t.timed > 0;
+    let wall = t.wall_ns as f64 / 1e9;
+    // Without events the call's own time is all there is, and it says something only of calls that waited.
+    let by_wall = !timed && t.wall_ns > 0 && t.synchronous == t.count;
+    let rate = match (timed, by_wall) {
+        (true, _) if t.device_ns > 0 => Some(t.timed_bytes as f64 / t.device_ns as f64),
+        (_, true) => Some(t.bytes as f64 / t.wall_ns as f64),
+        _ => None,
+    };
+    let of = |q: f64| t.rate(q).map(|r| r / 1e9);
+    GpuTransfer {
+        direction: direction::NAMES.get(direction as usize).copied().unwrap_or("?").into(),
+        memory: memory::NAMES.get(memory as usize).copied().unwrap_or("?").into(),
+        device: (device as u64 != NO_DEVICE).then_some(device as u64),
+        count: t.count,
+        bytes: Bytes(t.bytes),
+        timed_count: t.timed,
+        timed_bytes: Bytes(t.timed_bytes),
+        device_s: timed.then_some(t.device_ns as f64 / 1e9),
+        wall_s: (g.timing != "off").then_some(wall),
+        gb_per_s: rate,
+        p5_gb_per_s: of(0.05),
+        p50_gb_per_s: of(0.5),
+        p95_gb_per_s: of(0.95),
+        max_gb_per_s: of(1.0),
+        small_count: t.small,
+        prefetch_count: t.prefetches,
+        timing: if timed {
+            "events"
+        } else if by_wall {
+            "wall"
+        } else {
+            "off"
+        }
+        .into(),
+    }
+}
+
+/// Those with the most work first.
+fn listed_streams(g: &GpuEnd, start: Nanos) -> Vec<GpuStream> {
+    let mut order: Vec<usize> = (0..g.streams.all.len()).collect();
+    let work = |i: &usize| {
+        let s = &g.streams.all[*i];
+        (s.timed_ns.max(s.sampled_busy_ns), s.kernels + s.copies + s.launches)
+    };
+    order.sort_by_key(|i| (std::cmp::Reverse(work(i)), *i));
+    order.into_iter().take(STREAMS_SHOWN).map(|i| stream(g, i, start)).collect()
+}
+
+fn stream(g: &GpuEnd, i: usize, start: Nanos) -> GpuStream {
+    let s: &streams::Stream = &g.streams.all[i];
+    let life = s.to.saturating_sub(s.from) as f64 / 1e9;
+    let sampled = (s.looks > 0).then_some(s.sampled_busy_ns as f64 / 1e9);
+    // The sampler counts whatever keeps the stream busy, copies too: the larger of the two is the better lower bound.
+    let busy = match (g.timing.as_str(), sampled) {
+        ("events", sampled) => Some((s.timed_ns as f64 / 1e9).max(sampled.unwrap_or(0.0))),
+        (_, sampled) => sampled,
+    };
+    // Each spell of work begins and ends somewhere between two looks.
+    let spells = s.looks.saturating_sub(s.busy_looks).max(1) as f64;
+    let between = if s.busy_looks > 0 { s.sampled_busy_ns as f64 / s.busy_looks as f64 / 1e9 } else { 1e-3 };
+    GpuStream {
+        id: i as u64,
+        device: (s.device as u64 != NO_DEVICE).then_some(s.device as u64),
+        kind: match s.handle {
+            1 => "default",
+            2 => "per thread",
+            _ => "made",
+        }
+        .into(),
+        from_s: Nanos(s.from).seconds_since(start),
+        life_s: life,
+        busy_s: busy,
+        timed_busy_s: (g.timing == "events").then_some(s.timed_ns as f64 / 1e9),
+        sampled_busy_s: sampled,
+        sampled_stderr_s: sampled.map(|_| between * (spells / 6.0).sqrt()),
+        utilization: busy.filter(|_| life > 0.0).map(|b| (b / life).min(1.0)),
+        copies: s.copies,
+        kernels: s.kernels,
+        graph_launches: s.launches,
+        overlap_s: (g.timing == "events").then_some(s.overlap_ns as f64 / 1e9),
+        waits: s.waits,
+        wait_s: s.wait_ns as f64 / 1e9,
+    }
+}
+
+/// The share of launches that needed neither a new instantiation nor an update.
+fn reuse(launches: u64, instantiations: u64, updates: u64) -> Option<f64> {
+    let built = (instantiations + updates).min(launches);
+    (launches > 0).then(|| (launches - built) as f64 / launches as f64)
+}
+
+fn by_direction(bytes: &graphs::Bytes) -> std::collections::BTreeMap<String, Bytes> {
+    bytes.iter().zip(direction::NAMES).filter(|(b, _)| **b > 0).map(|(b, name)| (name.to_owned(), Bytes(*b))).collect()
+}
+
+fn listed_graph(i: usize, g: &graphs::Graph) -> GpuGraph {
+    GpuGraph {
+        id: i as u64,
+        captures: g.captures,
+        instantiations: g.instantiations,
+        updates: g.updates,
+        node_updates: g.node_updates,
+        launches: g.launches,
+        uploads: g.uploads,
+        reuse_rate: reuse(g.launches, g.instantiations, g.updates),
+        bytes_per_launch: by_direction(&g.per_launch),
+        device_s: (g.timed > 0).then_some(g.device_ns as f64 / 1e9),
+        timed_launches: g.timed,
+    }
+}
+
+fn all_graphs(g: &graphs::Graphs) -> GpuGraphs {
+    let sum = |of: fn(&graphs::Graph) -> u64| g.all.iter().map(of).sum::<u64>();
+    let (instantiations, updates, launches) = (sum(|g| g.instantiations), sum(|g| g.updates), sum(|g| g.launches));
+    let mut copied = graphs::Bytes::default();
+    for graph in &g.all {
+        copied.iter_mut().zip(graph.copied).for_each(|(a, b)| *a = a.saturating_add(b));
+    }
+    GpuGraphs {
+        count: g.all.len() as u64,
+        captures: sum(|g| g.captures),
+        failed_captures: g.failed_captures,
+        instantiations,
+        updates,
+        launches,
+        reuse_rate: reuse(launches, instantiations, updates),
+        bytes: by_direction(&copied),
+        device_s: (sum(|g| g.timed) > 0).then(|| sum(|g| g.device_ns) as f64 / 1e9),
+    }
+}

@@ -1,0 +1,198 @@
+//! The `gpu` keys of the report.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::model::units::Bytes;
+
+/// What a run did with GPUs. Bandwidths are in 10⁹ bytes a second.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Gpu {
+    /// How the device's times were taken: `events`, `wall`, `off`.
+    pub timing: String,
+    pub devices: Vec<GpuDevice>,
+    /// Page-locked memory of the host: allocated by the driver and registered, together.
+    pub pinned_peak_bytes: Bytes,
+    pub pinned: Pinned,
+    pub transfers: Vec<GpuTransfer>,
+    /// Those with the most work first, at most [`STREAMS_SHOWN`].
+    pub streams: Vec<GpuStream>,
+    pub streams_total: u64,
+    /// Most streams of one device at timed work at once, and for how long at least two were.
+    pub concurrent_streams: u64,
+    pub concurrent_s: f64,
+    /// The host waited for a stream, an event or a context.
+    pub host_waits: GpuWaits,
+    /// At most [`STREAMS_SHOWN`].
+    pub graphs: Vec<GpuGraph>,
+    pub graphs_total: GpuGraphs,
+    /// Calls that the driver refused.
+    pub failed: Vec<FailedCall>,
+    /// Frees of what this trace did not see allocated.
+    pub unknown_frees: u64,
+    /// Driver calls that the program asked for and memshim does not know.
+    pub unknown_calls: Vec<String>,
+    /// Copies and launches that should have a time on the device and have none.
+    pub untimed: u64,
+    /// Hooked calls that left a row, and those that should have one and have none.
+    pub calls: u64,
+    pub lost: u64,
+}
+
+/// Streams and graphs listed at most.
+pub const STREAMS_SHOWN: usize = 1000;
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GpuDevice {
+    /// `null` where it is not known.
+    pub index: Option<u64>,
+    pub name: Option<String>,
+    pub total_bytes: Option<Bytes>,
+    /// At the last look.
+    pub free_bytes: Option<Bytes>,
+    /// Most in use by all processes, at the looks.
+    pub used_peak_bytes: Option<Bytes>,
+    /// What the program's calls allocated: blocks, physical allocations, arrays.
+    pub live_bytes: Bytes,
+    pub live_allocs: u64,
+    pub peak_bytes: Bytes,
+    pub peak_at_s: Option<f64>,
+    /// The same with what pools keep in place of the blocks from them.
+    pub reserved_bytes: Bytes,
+    pub reserved_peak_bytes: Bytes,
+    /// In use at the look with the most, and not by these calls: contexts, modules, libraries, other processes.
+    pub unattributed_bytes: Option<i64>,
+    pub allocs: u64,
+    pub frees: u64,
+    /// By class: `device`, `managed`, `pool`, `handle`, `array`, `mipmap`.
+    pub classes: BTreeMap<String, GpuClass>,
+    pub pools: Vec<GpuPool>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GpuClass {
+    pub live_bytes: Bytes,
+    pub peak_bytes: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GpuPool {
+    pub reserved_bytes: Bytes,
+    pub used_peak_bytes: Bytes,
+    pub reserved_peak_bytes: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Pinned {
+    pub live_bytes: Bytes,
+    pub peak_bytes: Bytes,
+    pub peak_at_s: Option<f64>,
+    /// By the driver's own allocations.
+    pub allocated_peak_bytes: Bytes,
+    /// The program's own memory, registered: it is heap or maps as well.
+    pub registered_peak_bytes: Bytes,
+}
+
+/// Copies of one direction and memory on one device. Those captured into graphs are not in it: see `graphs`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GpuTransfer {
+    /// `H2D`, `D2H`, `D2D`, `P2P`, `H2H`, `memset`.
+    pub direction: String,
+    /// Of the host's side: `pageable`, `pinned`, `managed`; else `device`.
+    pub memory: String,
+    pub device: Option<u64>,
+    pub count: u64,
+    pub bytes: Bytes,
+    pub timed_count: u64,
+    pub timed_bytes: Bytes,
+    /// Time on the device of the timed ones.
+    pub device_s: Option<f64>,
+    /// Time in the calls.
+    pub wall_s: Option<f64>,
+    pub gb_per_s: Option<f64>,
+    /// Of single copies of 64 KiB and more.
+    pub p5_gb_per_s: Option<f64>,
+    pub p50_gb_per_s: Option<f64>,
+    pub p95_gb_per_s: Option<f64>,
+    pub max_gb_per_s: Option<f64>,
+    /// Copies below 64 KiB.
+    pub small_count: u64,
+    /// Prefetches of managed memory: pages that were there already did not move.
+    pub prefetch_count: u64,
+    /// What `gb_per_s` is by: `events`, `wall` (synchronous calls only), `off` (not known).
+    pub timing: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GpuStream {
+    pub id: u64,
+    pub device: Option<u64>,
+    /// `default`, `per thread`, `made`.
+    pub kind: String,
+    pub from_s: f64,
+    /// From when it was made, or first used, to its end or the run's.
+    pub life_s: f64,
+    /// Timed copies and graph launches, or what the sampler saw, whichever is more; `null` where neither was on.
+    pub busy_s: Option<f64>,
+    pub timed_busy_s: Option<f64>,
+    /// By looking whether it is busy, about a thousand times a second while it has kernels.
+    pub sampled_busy_s: Option<f64>,
+    pub sampled_stderr_s: Option<f64>,
+    /// `busy_s / life_s`.
+    pub utilization: Option<f64>,
+    pub copies: u64,
+    pub kernels: u64,
+    pub graph_launches: u64,
+    /// Timed work while another stream of the device was at timed work too.
+    pub overlap_s: Option<f64>,
+    /// The host waited for it.
+    pub waits: u64,
+    pub wait_s: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct GpuWaits {
+    pub count: u64,
+    pub wall_s: f64,
+}
+
+/// An executable graph, or (without instantiations) a captured one that never became executable.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GpuGraph {
+    pub id: u64,
+    pub captures: u64,
+    pub instantiations: u64,
+    pub updates: u64,
+    /// Single nodes changed in the executable graph.
+    pub node_updates: u64,
+    pub launches: u64,
+    pub uploads: u64,
+    /// Share of the launches that needed neither an instantiation nor an update.
+    pub reuse_rate: Option<f64>,
+    /// By direction.
+    pub bytes_per_launch: BTreeMap<String, Bytes>,
+    pub device_s: Option<f64>,
+    pub timed_launches: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GpuGraphs {
+    pub count: u64,
+    pub captures: u64,
+    pub failed_captures: u64,
+    pub instantiations: u64,
+    pub updates: u64,
+    pub launches: u64,
+    pub reuse_rate: Option<f64>,
+    /// What all launches copied, by direction.
+    pub bytes: BTreeMap<String, Bytes>,
+    pub device_s: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FailedCall {
+    pub call: String,
+    pub code: u32,
+    pub count: u64,
+}

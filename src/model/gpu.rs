@@ -1,0 +1,161 @@
+//! What an image did with GPUs: its rows put in order and handed to the books on memory, transfers, streams and graphs.
+
+pub mod graphs;
+pub mod memory;
+pub mod streams;
+pub mod transfers;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use memshim_format::gpu::{context, graph, kind, name, state, stream};
+
+use crate::trace::gpurow::{Event, GpuRow};
+use graphs::Graphs;
+use memory::Memory;
+use streams::Streams;
+use transfers::Transfers;
+
+/// Rows held back until those with lower tickets have come: they can stay in other lanes' rings.
+const HELD: usize = 8192;
+/// Tickets remembered that have not come yet.
+const GAPS: usize = 1 << 16;
+/// Names kept at most.
+const NAMES: usize = 1000;
+
+/// See the module.
+#[derive(Default)]
+pub struct Gpu {
+    held: BTreeMap<u64, Event>,
+    /// The highest ticket given out, and those below it that have not come.
+    done: u64,
+    gaps: BTreeSet<u64>,
+    seen: u64,
+    unknown: u64,
+    end: GpuEnd,
+    /// Names, by kind and number.
+    names: BTreeMap<(u64, u64), String>,
+}
+
+/// What it amounts to.
+#[derive(Default)]
+pub struct GpuEnd {
+    pub memory: Memory,
+    pub transfers: Transfers,
+    pub streams: Streams,
+    pub graphs: Graphs,
+    /// Names of devices by their numbers.
+    pub devices: BTreeMap<u64, String>,
+    /// Driver calls that the shim did not know.
+    pub unknown_calls: Vec<String>,
+    /// `events`, `wall`, `off`.
+    pub timing: String,
+    /// Calls that failed: by name and code, how often.
+    pub failed: BTreeMap<(String, u32), u64>,
+    /// Tickets without a row.
+    pub lost: u64,
+    /// Rows of a kind that is not known, or too short.
+    pub unknown: u64,
+    pub rows: u64,
+    /// Copies and launches that the shim could not time.
+    pub untimed: u64,
+}
+
+impl Gpu {
+    /// A row as it stands in the trace.
+    pub fn add(&mut self, row: GpuRow) {
+        match row {
+            GpuRow::Other => self.unknown += 1,
+            GpuRow::Name { what, number, text } => {
+                if self.names.len() < NAMES {
+                    self.names.insert((what, number), text);
+                }
+            }
+            // Its ticket is that of the row it is about.
+            GpuRow::Event(e) if e.kind == kind::TIME => {
+                self.end.transfers.time(&e, &mut self.end.streams, &mut self.end.graphs);
+            }
+            GpuRow::Event(e) => self.order(e),
+        }
+    }
+
+    fn order(&mut self, e: Event) {
+        if e.ticket <= self.done {
+            // Late, or once more from a spool.
+            if self.gaps.remove(&e.ticket) {
+                self.apply(e);
+            }
+            return;
+        }
+        self.held.insert(e.ticket, e);
+        if self.held.len() > HELD {
+            self.next();
+        }
+    }
+
+    fn next(&mut self) -> bool {
+        let Some((ticket, e)) = self.held.pop_first() else { return false };
+        let missing = (self.done + 1..ticket).take(GAPS.saturating_sub(self.gaps.len()));
+        self.gaps.extend(missing);
+        self.done = ticket;
+        self.apply(e);
+        true
+    }
+
+    fn apply(&mut self, e: Event) {
+        self.seen += 1;
+        let end = &mut self.end;
+        if e.code != 0 {
+            *end.failed.entry((e.call.to_string(), e.code)).or_default() += 1;
+        }
+        match e.kind {
+            kind::ALLOC => end.memory.alloc(&e),
+            kind::FREE => end.memory.free(&e),
+            kind::MAP => end.memory.map(&e),
+            kind::COPY => end.transfers.copy(&e, &mut end.streams, &mut end.graphs),
+            kind::STREAM => match e.flags {
+                stream::CREATE => end.streams.create(&e),
+                stream::DESTROY => end.streams.destroy(&e),
+                _ => end.streams.wait(&e),
+            },
+            kind::BUSY => end.streams.busy(&e),
+            kind::GRAPH if e.flags & 0xff == graph::LAUNCH => end.transfers.launch(&e, &mut end.streams, &mut end.graphs),
+            kind::GRAPH => end.graphs.event(&e),
+            kind::STATE if e.flags & 0xff == state::UNTIMED => end.untimed += e.words[0],
+            kind::STATE => end.memory.state(&e),
+            kind::CONTEXT if e.flags == context::END => {
+                end.memory.context_ends(&e);
+                end.streams.context_ends(&e);
+            }
+            _ => {}
+        }
+    }
+
+    /// All rows have come. `None`: the image never called a driver.
+    pub fn finish(mut self, last: u64) -> Option<GpuEnd> {
+        while self.next() {}
+        if self.seen == 0 && self.names.is_empty() && self.unknown == 0 {
+            return None;
+        }
+        let mut end = self.end;
+        end.rows = self.seen;
+        end.unknown = self.unknown;
+        end.lost = self.done.saturating_sub(self.seen);
+        for ((what, number), text) in self.names {
+            match what {
+                name::DEVICE => {
+                    end.devices.insert(number, text);
+                }
+                name::UNKNOWN_CALL => end.unknown_calls.push(text),
+                name::TIMING => end.timing = text,
+                _ => {}
+            }
+        }
+        end.streams.finish(last);
+        end.graphs.finish();
+        end.transfers.finish();
+        Some(end)
+    }
+}
+
+/// A map that is used in many places here.
+pub type Map<K, V> = HashMap<K, V>;

@@ -1,0 +1,171 @@
+//! Graphs: how often each was captured, instantiated, updated and launched, and what a launch copies.
+
+use std::collections::HashMap;
+
+use memshim_format::gpu::{copy, direction, graph};
+
+use crate::trace::gpurow::Event;
+
+/// Bytes by direction.
+pub type Bytes = [u64; 6];
+
+/// An executable graph, or a graph that never became one.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    pub captures: u64,
+    pub instantiations: u64,
+    pub updates: u64,
+    pub node_updates: u64,
+    pub launches: u64,
+    pub uploads: u64,
+    /// What a launch copies, as it is now, and what all launches copied.
+    pub per_launch: Bytes,
+    pub copied: Bytes,
+    pub timed: u64,
+    pub device_ns: u64,
+    pub wall_ns: u64,
+    pub instantiate_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Template {
+    captures: u64,
+    bytes: Bytes,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Graphs {
+    pub all: Vec<Graph>,
+    graphs: HashMap<u64, Template>,
+    execs: HashMap<u64, usize>,
+    /// What captures under way have copied so far.
+    captures: HashMap<u64, Bytes>,
+    pub failed_captures: u64,
+}
+
+fn add(to: &mut Bytes, from: &Bytes) {
+    to.iter_mut().zip(from).for_each(|(a, b)| *a = a.saturating_add(*b));
+}
+
+impl Graphs {
+    /// A copy became a node of the graph that is being captured.
+    pub fn captured(&mut self, capture: u64, direction: u8, bytes: u64) {
+        if let Some(sum) = self.captures.entry(capture).or_default().get_mut(direction as usize) {
+            *sum = sum.saturating_add(bytes);
+        }
+    }
+
+    pub fn event(&mut self, e: &Event) {
+        let [a, b, wall, ..] = e.words;
+        let what = e.flags & 0xff;
+        if e.code != 0 {
+            if what == graph::CAPTURE_END {
+                self.failed_captures += 1;
+                self.captures.remove(&b);
+            }
+            return;
+        }
+        match what {
+            graph::CAPTURE_END => {
+                let bytes = self.captures.remove(&b).unwrap_or_default();
+                let g = self.graphs.entry(a).or_default();
+                g.captures += 1;
+                add(&mut g.bytes, &bytes);
+            }
+            graph::CREATE => {
+                self.graphs.insert(a, Template::default());
+            }
+            graph::CLONE => {
+                let of = self.graphs.get(&b).copied().unwrap_or_default();
+                self.graphs.insert(a, Template { captures: 0, ..of });
+            }
+            graph::DESTROY => {
+                if let Some(g) = self.graphs.remove(&a) {
+                    self.unused(g);
+                }
+            }
+            graph::INSTANTIATE => {
+                let (captures, bytes) = self.take(b);
+                let g = Graph { captures, instantiations: 1, per_launch: bytes, instantiate_ns: wall, ..Graph::default() };
+                self.all.push(g);
+                self.execs.insert(a, self.all.len() - 1);
+            }
+            graph::UPDATE => {
+                let (captures, bytes) = self.take(b);
+                let g = self.exec(a);
+                g.updates += 1;
+                g.captures += captures;
+                g.per_launch = bytes;
+            }
+            graph::NODE_UPDATE => self.exec(a).node_updates += 1,
+            graph::UPLOAD => self.exec(a).uploads += 1,
+            graph::EXEC_DESTROY => {
+                self.execs.remove(&a);
+            }
+            graph::ADD_COPY | graph::ADD_SET => {
+                let direction = if what == graph::ADD_SET { direction::MEMSET } else { direction::D2D };
+                let g = self.graphs.entry(a).or_default();
+                g.bytes[direction as usize] = g.bytes[direction as usize].saturating_add(b);
+            }
+            graph::ADD_CHILD => {
+                let child = self.graphs.get(&b).copied().unwrap_or_default();
+                add(&mut self.graphs.entry(a).or_default().bytes, &child.bytes);
+            }
+            _ => {}
+        }
+    }
+
+    /// What an executable graph is made of; its captures are counted with the first.
+    fn take(&mut self, graph: u64) -> (u64, Bytes) {
+        let g = self.graphs.entry(graph).or_default();
+        (std::mem::take(&mut g.captures), g.bytes)
+    }
+
+    fn unused(&mut self, g: Template) {
+        if g.captures > 0 {
+            self.all.push(Graph { captures: g.captures, per_launch: g.bytes, ..Graph::default() });
+        }
+    }
+
+    fn number(&mut self, handle: u64) -> usize {
+        let all = &mut self.all;
+        *self.execs.entry(handle).or_insert_with(|| {
+            all.push(Graph::default());
+            all.len() - 1
+        })
+    }
+
+    fn exec(&mut self, handle: u64) -> &mut Graph {
+        let i = self.number(handle);
+        &mut self.all[i]
+    }
+
+    /// A launch that went to a stream; the number of its graph.
+    pub fn launch(&mut self, e: &Event) -> Option<usize> {
+        let [exec, _, wall, ..] = e.words;
+        if e.code != 0 || e.flags & copy::CAPTURED != 0 {
+            return None;
+        }
+        let i = self.number(exec);
+        let g = &mut self.all[i];
+        g.launches += 1;
+        g.wall_ns += wall;
+        let bytes = g.per_launch;
+        add(&mut g.copied, &bytes);
+        Some(i)
+    }
+
+    pub fn timed(&mut self, graph: usize, took: u64) {
+        self.all[graph].timed += 1;
+        self.all[graph].device_ns += took;
+    }
+
+    pub fn finish(&mut self) {
+        let mut left: Vec<(u64, Template)> = self.graphs.drain().collect();
+        left.sort_unstable_by_key(|(handle, _)| *handle);
+        for (_, g) in left {
+            self.unused(g);
+        }
+    }
+}
