@@ -72,7 +72,11 @@ pub fn build(source: &str, name: &str, flags: &[&str]) -> PathBuf {
 
 fn compile(source: &Path, made: &Path, flags: &[&str]) {
     let age = |p: &Path| fs::metadata(p).and_then(|m| m.modified()).ok();
-    let newest = age(source).max(age(&source.with_file_name("facts.h"))).max(age(&root().join("tests/support/artifacts.rs")));
+    // Sources include each other: of those in a folder of their own the newest counts.
+    let folder = source.parent().expect("a folder");
+    let beside = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+    let kin = beside.filter(|_| folder != root().join("tests/programs")).map(|p| age(&p)).max().flatten();
+    let newest = age(source).max(kin).max(age(&root().join("tests/programs/facts.h"))).max(age(&root().join("tests/support/artifacts.rs")));
     if age(made) > newest {
         return;
     }

@@ -88,12 +88,12 @@ pub fn pools_are_used(hot: *mut Hot, place: Place, pool: u64) {
         });
     }
     if handle != 0 {
-        poll(hot, place, handle as u64);
+        poll(hot, place, handle as u64, false);
     }
 }
 
-/// What a pool has reserved at most; said where it has risen.
-fn poll(hot: *mut Hot, place: Place, handle: u64) {
+/// What a pool has reserved at most; said where it has risen, or `always`.
+fn poll(hot: *mut Hot, place: Place, handle: u64, always: bool) {
     let at = WATCHED.iter().position(|p| p.handle.load(Relaxed) == handle).or_else(|| {
         let free = |p: &Pool| p.handle.compare_exchange(0, handle, AcqRel, Relaxed).is_ok();
         WATCHED.iter().position(free)
@@ -109,7 +109,7 @@ fn poll(hot: *mut Hot, place: Place, handle: u64) {
         })
     };
     let high = ask(RESERVED_HIGH);
-    if pool.high.swap(high, Relaxed) != high {
+    if pool.high.swap(high, Relaxed) != high || always {
         row(hot, place, state::POOL | (at as u64) << 8, [ask(USED_HIGH), high, ask(RESERVED_NOW)]);
     }
 }
@@ -125,7 +125,7 @@ pub unsafe fn pool_created(c: &Call) -> i32 {
         if super::memory::int_of(c.word(1), 8) == 1 {
             place.device = super::memory::int_of(c.word(1), 12) & 0xff;
         }
-        poll(c.hot, place, c.out(0, r));
+        poll(c.hot, place, c.out(0, r), false);
     }
     r
 }
@@ -137,7 +137,7 @@ pub unsafe fn pool_ends(c: &Call) -> i32 {
     let place = c.place();
     if let Some((at, p)) = WATCHED.iter().enumerate().find(|(_, p)| p.handle.load(Relaxed) == handle && handle != 0) {
         let place = Place { device: p.device.load(Relaxed) as u64, ..place };
-        poll(c.hot, place, handle);
+        poll(c.hot, place, handle, false);
         row(c.hot, place, state::POOL | (at as u64) << 8, [0, 0, 0]);
         p.high.store(0, Relaxed);
         p.handle.store(0, Release);
@@ -155,12 +155,12 @@ pub unsafe fn pool_changes(c: &Call) -> i32 {
     let known = WATCHED.iter().find(|p| p.handle.load(Relaxed) == handle && handle != 0);
     let place = Place { device: known.map_or(gpu::NO_DEVICE, |p| p.device.load(Relaxed) as u64), ..contexts::NOWHERE };
     if known.is_some() {
-        poll(c.hot, place, handle);
+        poll(c.hot, place, handle, true);
     }
     // SAFETY: as called.
     let r = unsafe { c.make() };
     if known.is_some() {
-        poll(c.hot, place, handle);
+        poll(c.hot, place, handle, true);
     }
     r
 }

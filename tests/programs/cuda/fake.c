@@ -29,18 +29,20 @@ static R leave(R r)
     return r;
 }
 
-API void fake_fail(const char *name, int code, int skip)
+API int fake_fail(const char *name, int code, int skip)
 {
     pthread_mutex_lock(&lock);
     snprintf(failure.name, sizeof failure.name, "%s", name);
     failure.code = code, failure.skip = skip;
     pthread_mutex_unlock(&lock);
+    return 0;
 }
-API void fake_sleep(int64_t ns)
+API int fake_sleep(int64_t ns)
 {
     pthread_mutex_lock(&lock);
     now_ns += ns;
     pthread_mutex_unlock(&lock);
+    return 0;
 }
 API int64_t fake_now(void)
 {

@@ -39,6 +39,6 @@ enum { H2D_PINNED = 25000, H2D_PAGEABLE = 6000, D2H_PINNED = 20000, D2H_PAGEABLE
 #define API __attribute__((visibility("default")))
 
 /* For the programs: makes the n-th next call of this name (without suffix) fail with the code. */
-API void fake_fail(const char *name, int code, int skip);
-API void fake_sleep(int64_t ns);
+API int fake_fail(const char *name, int code, int skip);
+API int fake_sleep(int64_t ns);
 API int64_t fake_now(void);

@@ -1,0 +1,266 @@
+//! Promises about GPUs, held on a driver of our own (`tests/programs/cuda/fake.c`), whose clock is moved by waiting alone: so bytes, counts
+//! and device times are known to the digit.
+mod support;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use support::{Mode, Need, Session};
+
+/// How a program finds the driver's functions.
+const WAYS: [&str; 4] = ["dlsym", "proc", "proc1", "linked"];
+
+struct Gpu {
+    stdout: String,
+    run: Value,
+}
+
+fn driver() -> PathBuf {
+    support::build("cuda/fake.c", "libcuda.so.1", &["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1"])
+}
+
+fn program(source: &str, way: &str) -> PathBuf {
+    driver();
+    let dir = support::out_dir().to_str().expect("a path in UTF-8");
+    let (built, flags) = match way {
+        "linked" => ("linked", vec!["-DBY_LINK".to_owned(), format!("-L{dir}"), "-l:libcuda.so.1".to_owned(), format!("-Wl,-rpath,{dir}")]),
+        _ => ("looked_up", vec![]),
+    };
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    support::build(&format!("cuda/{source}.c"), &format!("cuda_{source}_{built}"), &flags)
+}
+
+/// Runs a mode of a program bare and preloaded: it must say and do the same; then its report.
+fn gpu_with(source: &str, mode: &str, way: &str, memshim: Mode, env: &[(&str, &str)]) -> Gpu {
+    let name = format!("cuda_{source}_{mode}_{way}_{memshim:?}_{}", env.iter().map(|(_, v)| *v).collect::<Vec<_>>().join("_"));
+    let dir = support::fresh_dir(&name);
+    let made = program(source, way);
+    let go = |preload: bool| {
+        let at = dir.join(if preload { "with" } else { "bare" });
+        std::fs::create_dir_all(&at).expect("a folder");
+        let mut c = Command::new(&made);
+        c.args([mode, way]).current_dir(&at).env("PROGRAM_DIR", support::out_dir());
+        if preload {
+            let level = if memshim == Mode::Fast { "fast" } else { "full" };
+            c.env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", level).envs(env.iter().copied());
+        }
+        Session::start(&mut c, &at).finish(Duration::from_secs(60))
+    };
+    let (bare, with) = (go(false), go(true));
+    let ended = |r: &support::Ran| r.status.map(|s| s.code());
+    assert_eq!(support::lossy(&with.stdout), support::lossy(&bare.stdout), "{name}: stdout; stderr: {}", support::lossy(&with.stderr));
+    assert_eq!((ended(&with), &with.stderr), (ended(&bare), &bare.stderr), "{name}");
+    assert!(bare.status.is_some_and(|s| s.success()), "{name}: {}", support::lossy(&bare.stdout));
+    let text = support::analyze(&dir.join("with/trace.jsonl")).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let mut report: Value = serde_json::from_str(&text).expect("JSON");
+    let run = report["runs"][0].take();
+    support::conserved(&json!({"runs": [run]}), false).unwrap_or_else(|why| panic!("{name}: {why}"));
+    assert_eq!(run["gpu"]["lost"], 0, "{name}");
+    Gpu { stdout: support::lossy(&with.stdout), run }
+}
+
+fn gpu(source: &str, mode: &str, way: &str) -> Gpu {
+    gpu_with(source, mode, way, Mode::Full, &[])
+}
+
+fn skipped(test: &str) -> bool {
+    support::lacks(test, &[Need::Preload])
+}
+
+impl Gpu {
+    fn at(&self, pointer: &str) -> &Value {
+        self.run["gpu"].pointer(pointer).unwrap_or_else(|| panic!("no {pointer}: {}", self.run["gpu"]))
+    }
+
+    fn number(&self, pointer: &str) -> u64 {
+        self.at(pointer).as_u64().unwrap_or_else(|| panic!("{pointer} is no number: {}", self.at(pointer)))
+    }
+
+    /// `direction memory` → count, bytes, nanoseconds on the device.
+    fn transfers(&self) -> BTreeMap<String, (u64, u64, u64)> {
+        let rows = self.at("/transfers").as_array().expect("a list").iter();
+        let mut sums = BTreeMap::<String, (u64, u64, u64)>::new();
+        for t in rows {
+            let key = format!("{} {}", t["direction"].as_str().expect("text"), t["memory"].as_str().expect("text"));
+            let ns = (t["device_s"].as_f64().unwrap_or(0.0) * 1e9).round() as u64;
+            let sum = sums.entry(key).or_default();
+            *sum = (sum.0 + t["count"].as_u64().expect("count"), sum.1 + t["bytes"].as_u64().expect("bytes"), sum.2 + ns);
+        }
+        sums
+    }
+
+    /// What the program says that it should be.
+    fn expected(&self) -> BTreeMap<String, (u64, u64, u64)> {
+        let rows = self.stdout.lines().filter_map(|l| l.strip_prefix("EXPECT "));
+        rows.map(|l| {
+            let w: Vec<&str> = l.split(' ').collect();
+            let n = |i: usize| w[i].parse().expect("a number");
+            (format!("{} {}", w[0], w[1]), (n(2), n(3), n(4)))
+        })
+        .collect()
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn device_memory_is_counted_whichever_way_the_driver_is_found() {
+    if skipped("device_memory_is_counted_whichever_way_the_driver_is_found") {
+        return;
+    }
+    for way in WAYS {
+        for mode in [Mode::Full, Mode::Fast] {
+            let g = gpu_with("memory", "plain", way, mode, &[]);
+            assert_eq!(g.number("/devices/0/peak_bytes"), 7 * MIB, "{way}");
+            assert_eq!((g.number("/devices/0/live_bytes"), g.number("/devices/0/live_allocs")), (MIB, 1), "{way}");
+            assert_eq!((g.number("/devices/0/allocs"), g.number("/devices/0/frees")), (3, 2), "{way}");
+            assert_eq!(g.number("/devices/0/classes/managed/peak_bytes"), 2 * MIB);
+            assert_eq!((g.number("/devices/0/total_bytes"), g.number("/devices/0/unattributed_bytes")), (80 << 30, 300 * MIB));
+            assert_eq!(g.at("/devices/0/name"), "Fake GPU 0");
+            assert_eq!(*g.at("/failed"), json!([{"call": "cuMemAlloc", "code": 2, "count": 1}, {"call": "cuMemFree", "code": 1, "count": 1}]));
+            assert_eq!(g.number("/calls"), 10);
+        }
+    }
+}
+
+#[test]
+fn the_first_abi_of_32_bits_is_read_as_such() {
+    if skipped("the_first_abi_of_32_bits_is_read_as_such") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("memory", "narrow", way);
+        assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/devices/0/live_bytes")), (3 * MIB, 0), "{way}");
+        let t = g.transfers();
+        assert_eq!((t["memset device"].1, t["D2H pageable"].1), (MIB, MIB), "{way}");
+        let g = gpu("copies", "narrow", way);
+        assert_eq!(g.transfers(), g.expected(), "{way}");
+    }
+}
+
+#[test]
+fn pinned_memory_is_a_class_of_its_own() {
+    if skipped("pinned_memory_is_a_class_of_its_own") {
+        return;
+    }
+    let g = gpu("memory", "host", "proc");
+    assert_eq!((g.number("/pinned_peak_bytes"), g.number("/pinned/live_bytes")), (13 * MIB, 5 * MIB));
+    assert_eq!((g.number("/pinned/allocated_peak_bytes"), g.number("/pinned/registered_peak_bytes")), (8 * MIB, 8 * MIB));
+    assert_eq!(g.number("/devices/0/peak_bytes"), 0);
+}
+
+#[test]
+fn pools_are_known_by_their_blocks_and_by_what_they_reserve() {
+    if skipped("pools_are_known_by_their_blocks_and_by_what_they_reserve") {
+        return;
+    }
+    let g = gpu("memory", "pools", "proc");
+    assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/devices/0/live_bytes")), (50 * MIB, 0));
+    assert_eq!((g.number("/devices/0/reserved_peak_bytes"), g.number("/devices/0/reserved_bytes")), (96 * MIB, 0));
+    assert_eq!(g.number("/devices/0/pools/0/used_peak_bytes"), 40 * MIB);
+    assert_eq!(g.number("/devices/0/pools/1/reserved_peak_bytes"), 32 * MIB);
+}
+
+#[test]
+fn physical_memory_leaves_when_it_is_neither_held_nor_mapped() {
+    if skipped("physical_memory_leaves_when_it_is_neither_held_nor_mapped") {
+        return;
+    }
+    let g = gpu("memory", "physical", "dlsym");
+    assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/devices/0/live_bytes")), (5 * MIB, 0));
+    assert_eq!((g.number("/devices/1/peak_bytes"), g.number("/devices/1/live_bytes")), (2 * MIB, 0));
+    assert_eq!((g.number("/devices/0/allocs"), g.number("/devices/0/frees"), g.number("/unknown_frees")), (2, 2, 0));
+    assert_eq!(*g.at("/failed"), json!([{"call": "cuMemRelease", "code": 1, "count": 1}]));
+}
+
+#[test]
+fn arrays_count_and_what_is_anothers_does_not() {
+    if skipped("arrays_count_and_what_is_anothers_does_not") {
+        return;
+    }
+    let g = gpu("memory", "arrays", "proc");
+    assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/devices/0/live_bytes")), (2 * MIB + 40960, 0));
+    let g = gpu("memory", "others", "proc1");
+    assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/unknown_frees")), (0, 0));
+    assert_eq!(g.transfers()["memset device"].1, MIB);
+}
+
+#[test]
+fn a_context_ends_with_all_that_is_in_it() {
+    if skipped("a_context_ends_with_all_that_is_in_it") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("memory", "contexts", way);
+        assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/devices/1/peak_bytes")), (8 * MIB, 2 * MIB), "{way}");
+        assert_eq!((g.number("/devices/0/live_bytes"), g.number("/devices/1/live_bytes")), (0, 0), "{way}");
+        assert_eq!((g.number("/pinned_peak_bytes"), g.number("/pinned/live_bytes")), (4 * MIB, 0), "{way}");
+    }
+}
+
+#[test]
+fn calls_that_nobody_knows_pass_and_are_named_once() {
+    if skipped("calls_that_nobody_knows_pass_and_are_named_once") {
+        return;
+    }
+    for way in ["dlsym", "proc"] {
+        let g = gpu("memory", "unknown", way);
+        assert_eq!(*g.at("/unknown_calls"), json!(["cuMemTeleportAsync"]), "{way}");
+    }
+}
+
+#[test]
+fn every_form_of_copy_is_counted_once_with_its_bytes_and_device_time() {
+    if skipped("every_form_of_copy_is_counted_once_with_its_bytes_and_device_time") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("copies", "all", way);
+        let expected = g.expected();
+        assert!(expected.values().map(|e| e.0).sum::<u64>() > 150, "{expected:?}");
+        assert_eq!(g.transfers(), expected, "{way}");
+        assert_eq!(g.number("/untimed"), 0, "{way}");
+        for t in g.at("/transfers").as_array().expect("a list") {
+            let rate = t["timed_bytes"].as_f64().unwrap_or(0.0) / t["device_s"].as_f64().unwrap_or(1.0) / 1e9;
+            assert!((t["gb_per_s"].as_f64().expect("a rate") - rate).abs() < 1e-9 && t["timing"] == "events", "{t}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_of_both_directions_is_divided_by_bytes_and_not_by_time() {
+    if skipped("a_batch_of_both_directions_is_divided_by_bytes_and_not_by_time") {
+        return;
+    }
+    let g = gpu("copies", "mixed", "proc");
+    let expected = [("D2H pinned", (1, 200_000, 0)), ("H2D pinned", (1, 100_000, 0))].map(|(k, v)| (k.to_owned(), v));
+    assert_eq!(g.transfers(), BTreeMap::from(expected));
+}
+
+#[test]
+fn what_the_driver_refuses_comes_through_and_moves_nothing() {
+    if skipped("what_the_driver_refuses_comes_through_and_moves_nothing") {
+        return;
+    }
+    let g = gpu("copies", "refused", "dlsym");
+    assert_eq!(g.transfers(), BTreeMap::from([("H2D pinned".to_owned(), (2, 200_000, 12_000))]));
+    let failed = json!([{"call": "cuMemAlloc", "code": 2, "count": 1}, {"call": "cuMemcpyHtoDAsync", "code": 719, "count": 1}]);
+    assert_eq!(*g.at("/failed"), failed);
+}
+
+#[test]
+fn without_events_there_are_bytes_and_no_device_times() {
+    if skipped("without_events_there_are_bytes_and_no_device_times") {
+        return;
+    }
+    for how in ["wall", "off"] {
+        let g = gpu_with("copies", "all", "proc", Mode::Fast, &[("MEMSHIM_GPU_TIMING", how)]);
+        let untimed = |m: BTreeMap<String, (u64, u64, u64)>| m.into_iter().map(|(k, v)| (k, (v.0, v.1))).collect::<BTreeMap<_, _>>();
+        assert_eq!(untimed(g.transfers()), untimed(g.expected()), "{how}");
+        assert_eq!(g.at("/timing"), how);
+        for t in g.at("/transfers").as_array().expect("a list") {
+            assert_eq!((t["device_s"].is_null(), t["wall_s"].is_null()), (true, how == "off"), "{t}");
+        }
+    }
+}
