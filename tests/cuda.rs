@@ -118,7 +118,10 @@ fn device_memory_is_counted_whichever_way_the_driver_is_found() {
             assert_eq!(g.number("/devices/0/classes/managed/peak_bytes"), 2 * MIB);
             assert_eq!((g.number("/devices/0/total_bytes"), g.number("/devices/0/unattributed_bytes")), (80 << 30, 300 * MIB));
             assert_eq!(g.at("/devices/0/name"), "Fake GPU 0");
-            assert_eq!(*g.at("/failed"), json!([{"call": "cuMemAlloc", "code": 2, "count": 1}, {"call": "cuMemFree", "code": 1, "count": 1}]));
+            assert_eq!(
+                *g.at("/failed"),
+                json!([{"call": "cuMemAlloc", "code": 2, "count": 1}, {"call": "cuMemFree", "code": 1, "count": 1}])
+            );
             assert_eq!(g.number("/calls"), 10);
         }
     }
@@ -261,6 +264,129 @@ fn without_events_there_are_bytes_and_no_device_times() {
         assert_eq!(g.at("/timing"), how);
         for t in g.at("/transfers").as_array().expect("a list") {
             assert_eq!((t["device_s"].is_null(), t["wall_s"].is_null()), (true, how == "off"), "{t}");
+        }
+    }
+}
+
+/// Streams by what they are called, in order.
+fn streams<'a>(g: &'a Gpu, kind: &str) -> Vec<&'a Value> {
+    g.at("/streams").as_array().expect("a list").iter().filter(|s| s["kind"] == kind).collect()
+}
+
+fn ns(v: &Value) -> u64 {
+    (v.as_f64().unwrap_or_else(|| panic!("no number: {v}")) * 1e9).round() as u64
+}
+
+#[test]
+fn busy_time_and_overlap_of_streams_are_exact() {
+    if skipped("busy_time_and_overlap_of_streams_are_exact") {
+        return;
+    }
+    for way in ["proc", "linked"] {
+        let g = gpu("streams", "overlap", way);
+        let made = streams(&g, "made");
+        assert_eq!(made.iter().map(|s| ns(&s["busy_s"])).collect::<Vec<_>>(), [604_000, 502_000], "{way}");
+        assert_eq!(made.iter().map(|s| ns(&s["overlap_s"])).collect::<Vec<_>>(), [402_000, 402_000], "{way}");
+        assert_eq!((g.number("/concurrent_streams"), ns(g.at("/concurrent_s"))), (2, 402_000));
+        assert_eq!(g.number("/host_waits/count"), 3);
+        for s in made {
+            let share = s["busy_s"].as_f64().expect("busy") / s["life_s"].as_f64().expect("life");
+            assert!((s["utilization"].as_f64().expect("a share") - share).abs() < 1e-12, "{s}");
+        }
+    }
+}
+
+#[test]
+fn kernels_are_counted_by_stream_and_keep_it_busy() {
+    if skipped("kernels_are_counted_by_stream_and_keep_it_busy") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("streams", "kernels", way);
+        let made = streams(&g, "made");
+        let mut counts: Vec<_> = made.iter().map(|s| s["kernels"].as_u64().expect("kernels")).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [2, 5], "{way}");
+        assert_eq!((&streams(&g, "default")[0]["kernels"], &streams(&g, "per thread")[0]["kernels"]), (&json!(1), &json!(1)), "{way}");
+        for s in made {
+            // They run until the host, after a nap of 50 ms, waits for them.
+            let busy = s["sampled_busy_s"].as_f64().expect("sampled");
+            assert!((0.040..0.065).contains(&busy) && s["sampled_stderr_s"].as_f64().expect("an error") < 0.003, "{way}: {s}");
+            assert!(s["utilization"].as_f64().expect("a share") > 0.5, "{s}");
+        }
+        assert_eq!(*g.at("/failed"), json!([{"call": "cuLaunchKernel", "code": 1, "count": 1}]));
+    }
+}
+
+#[test]
+fn graphs_are_counted_with_what_a_launch_copies() {
+    if skipped("graphs_are_counted_with_what_a_launch_copies") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("streams", "graphs", way);
+        let all = g.at("/graphs");
+        let row = |i: usize, keys: [&str; 5]| keys.map(|k| all[i][k].as_u64().expect("a number"));
+        let keys = ["captures", "instantiations", "updates", "launches", "uploads"];
+        assert_eq!([row(0, keys), row(1, keys), row(2, keys)], [[2, 1, 1, 20, 1], [0, 1, 0, 4, 0], [1, 0, 0, 0, 0]], "{way}");
+        assert_eq!((&all[0]["reuse_rate"], &all[1]["reuse_rate"], &all[2]["reuse_rate"]), (&json!(0.9), &json!(0.75), &Value::Null));
+        assert_eq!(all[0]["bytes_per_launch"], json!({"H2D": 3 * MIB, "D2H": MIB / 2, "memset": 4096}));
+        assert_eq!(all[1]["bytes_per_launch"], json!({"H2D": 2 * MIB, "D2H": MIB / 2, "D2D": 20_000, "memset": 5120}));
+        assert_eq!(g.number("/graphs_total/bytes/H2D"), (16 * 2 + 4 * 3 + 4 * 2) * MIB);
+        assert_eq!(g.at("/graphs_total/reuse_rate"), &json!(0.875));
+        assert!(g.transfers().is_empty(), "what is captured is not a transfer: {:?}", g.transfers());
+        // Two copies at the rate of the device, one of half a MiB, a memset, and a kernel of 5 µs: by the driver's own arithmetic.
+        let nodes = |copies: u64| copies * 3048 + 2524 + 2002 + 5000;
+        assert_eq!(ns(&all[0]["device_s"]), 16 * nodes(2) + 4 * nodes(3), "{way}");
+    }
+}
+
+#[test]
+fn no_question_of_ours_spoils_a_capture() {
+    if skipped("no_question_of_ours_spoils_a_capture") {
+        return;
+    }
+    for how in ["events", "wall"] {
+        let g = gpu_with("streams", "captures", "proc", Mode::Full, &[("MEMSHIM_GPU_TIMING", how)]);
+        assert_eq!((g.number("/graphs_total/captures"), g.number("/graphs_total/failed_captures")), (40, 2), "{how}");
+        let t = &g.transfers()["H2D pinned"];
+        assert_eq!(t.1, t.0 * MIB);
+        assert_eq!((g.number("/untimed"), t.2 > 0), (0, how == "events"), "copies beside captures are timed");
+    }
+}
+
+#[test]
+fn each_thread_has_a_default_stream_of_its_own() {
+    if skipped("each_thread_has_a_default_stream_of_its_own") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("streams", "per_thread", way);
+        assert_eq!(streams(&g, "per thread").iter().map(|s| s["copies"].as_u64()).collect::<Vec<_>>(), [Some(3); 3], "{way}");
+        assert_eq!(streams(&g, "default").iter().map(|s| s["copies"].as_u64()).collect::<Vec<_>>(), [Some(1)], "{way}");
+    }
+}
+
+#[test]
+fn rough_programs_end_as_they_would_and_lose_no_copy() {
+    if skipped("rough_programs_end_as_they_would_and_lose_no_copy") {
+        return;
+    }
+    // mode, copies, of which timed at least
+    for (mode, copies, timed) in [
+        ("forks", 20, 20),
+        ("reset_in_flight", 55, 5),
+        ("exit_with_work", 50, 0),
+        ("threads_leave_captures", 10, 10),
+        ("many", 100_000, 1000),
+        ("main_leaves", 2, 2),
+    ] {
+        for memshim in [Mode::Full, Mode::Fast] {
+            let g = gpu_with("rough", mode, "proc", memshim, &[]);
+            let t = g.at("/transfers/0");
+            assert_eq!(t["count"], copies, "{mode}: {t}");
+            let seen = t["timed_count"].as_u64().expect("timed_count");
+            assert!(seen >= timed && seen + g.number("/untimed") == copies, "{mode}: {seen} timed, {} not", g.number("/untimed"));
         }
     }
 }

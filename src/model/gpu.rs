@@ -32,6 +32,8 @@ pub struct Gpu {
     seen: u64,
     unknown: u64,
     end: GpuEnd,
+    /// Which thread uses a lane: rows of a lane come in the order in which its threads left them.
+    threads: HashMap<u32, u32>,
     /// Names, by kind and number.
     names: BTreeMap<(u64, u64), String>,
 }
@@ -61,8 +63,20 @@ pub struct GpuEnd {
 }
 
 impl Gpu {
+    /// A thread uses a lane from here on.
+    pub fn thread(&mut self, lane: u32, tid: u32) {
+        self.threads.insert(lane, tid);
+    }
+
     /// A row as it stands in the trace.
-    pub fn add(&mut self, row: GpuRow) {
+    pub fn add(&mut self, mut row: GpuRow) {
+        if let GpuRow::Event(e) = &mut row {
+            let tid = |lane: u32| self.threads.get(&lane).copied().unwrap_or(lane);
+            if e.kind == kind::BUSY {
+                e.flags = tid(e.flags as u32) as u64;
+            }
+            e.lane = tid(e.lane);
+        }
         match row {
             GpuRow::Other => self.unknown += 1,
             GpuRow::Name { what, number, text } => {
@@ -115,7 +129,8 @@ impl Gpu {
             kind::STREAM => match e.flags {
                 stream::CREATE => end.streams.create(&e),
                 stream::DESTROY => end.streams.destroy(&e),
-                _ => end.streams.wait(&e),
+                stream::WAIT => end.streams.wait(&e),
+                _ => {}
             },
             kind::BUSY => end.streams.busy(&e),
             kind::GRAPH if e.flags & 0xff == graph::LAUNCH => end.transfers.launch(&e, &mut end.streams, &mut end.graphs),
@@ -156,6 +171,3 @@ impl Gpu {
         Some(end)
     }
 }
-
-/// A map that is used in many places here.
-pub type Map<K, V> = HashMap<K, V>;

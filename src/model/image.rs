@@ -194,6 +194,9 @@ impl Image {
 
     fn read_thread(&mut self, thread: &Thread) {
         self.at(thread.t);
+        if thread.what == "start" {
+            self.gpu.thread(thread.lane, thread.tid);
+        }
         match thread.what.as_str() {
             "start" if self.threads.knows(thread) => {}
             "start" => {

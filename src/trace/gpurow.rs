@@ -28,6 +28,7 @@ pub struct Event {
     pub call: Cow<'static, str>,
     pub ticket: u64,
     pub t: u64,
+    /// The lane; the thread that used it, once the model has taken it in.
     pub lane: u32,
     pub code: u32,
     /// 255: not known.

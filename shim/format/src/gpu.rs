@@ -267,6 +267,8 @@ pub mod stream {
     pub const DESTROY: u64 = 1;
     /// The host waited for the stream (or, stream 0, for a context or an event).
     pub const WAIT: u64 = 2;
+    /// A kernel launch that failed; those that succeed are counted.
+    pub const LAUNCH: u64 = 3;
 }
 
 /// What a GRAPH row says (its flags).

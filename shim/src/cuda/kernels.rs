@@ -1,19 +1,24 @@
 //! Kernel launches: counted by stream, not recorded one by one. How long they keep a stream busy is sampled by the reaper.
 
-use super::call::Call;
+use super::call::{Call, ticket};
 use super::graphs::{self, Capture};
 use super::{memory, reaper, streams};
 use core::sync::atomic::Ordering::*;
+use memshim_format::gpu::{kind, stream};
 
 /// # Safety
 /// The call is the program's, and has not been made.
-pub unsafe fn launch(c: &Call, stream: u64) -> i32 {
+pub unsafe fn launch(c: &Call, handle: u64) -> i32 {
     // SAFETY: as called.
     let r = unsafe { c.make() };
-    if r != 0 || graphs::is_capturing() && matches!(graphs::capture_of(stream), Capture::Yes(_)) {
+    if r != 0 {
+        c.row3(kind::STREAM, ticket(), c.head(r, c.place(), stream::LAUNCH), [handle, 0, 0]);
         return r;
     }
-    if let Some(s) = streams::slot(c.hot, stream, c.place()) {
+    if graphs::is_capturing() && matches!(graphs::capture_of(handle), Capture::Yes(_)) {
+        return r;
+    }
+    if let Some(s) = streams::slot(c.hot, handle, c.place()) {
         s.kernels.fetch_add(1, Relaxed);
         reaper::wake(c.hot);
     }

@@ -75,11 +75,14 @@ unsafe extern "C" fn pick(handle: *mut c_void, name: *const c_char, caller: usiz
                 return Picked { done: 1, ..PASS };
             }
         }
-        if name.is_null() || *name != b'c' as c_char || *name.add(1) != b'u' as c_char || handle == RTLD_NEXT || !init::is_recording() {
+        if name.is_null() || *name != b'c' as c_char || *name.add(1) != b'u' as c_char || !init::is_recording() {
             return PASS;
         }
         let name = CStr::from_ptr(name);
         let entry = by_symbol(name.to_bytes());
+        if handle == RTLD_NEXT {
+            return if entry.is_some() && is_nowhere(name) { Picked { done: 1, ..PASS } } else { PASS };
+        }
         if entry.is_none() && !is_new(name.to_bytes()) || libcuda::holds(caller) || in_a_hook() {
             return PASS;
         }
@@ -111,6 +114,12 @@ unsafe fn answer(handle: *mut c_void, name: &CStr, entry: Option<&'static Entry>
             }
         }
     }
+}
+
+/// Whether nothing but our own exports is of this name: no driver is loaded, and nobody behind us has it.
+unsafe fn is_nowhere(name: &CStr) -> bool {
+    // SAFETY: the real dlsym.
+    !libcuda::is_loaded() && unsafe { REAL.dlsym.is_some_and(|look| look(RTLD_NEXT, name.as_ptr()).is_null()) }
 }
 
 /// Before glibc 2.34 `dlsym` is in a library of its own, which may come later than we do.

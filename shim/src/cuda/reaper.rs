@@ -28,6 +28,8 @@ static TOLD: AtomicU64 = AtomicU64::new(0);
 
 /// Between two looks while there is work.
 const PAUSE_NS: u64 = 1_000_000;
+/// With more pairs in flight it looks more often, so that there are free ones.
+const MANY: u32 = 1024;
 /// What lies further back is not told by a look.
 const STALE_NS: u64 = 10_000_000;
 /// Asleep it looks this often whether the program's threads are all gone.
@@ -84,7 +86,7 @@ unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
     while !hot.is_null() && lane::current() == hot {
         let work = pass(hot, &mut relaxed);
         if work {
-            sys::pause(PAUSE_NS);
+            sys::pause(if timing::pending() > MANY { PAUSE_NS / 20 } else { PAUSE_NS });
             continue;
         }
         let bell = BELL.load(SeqCst);
@@ -153,7 +155,6 @@ fn pass(hot: *mut Hot, relaxed: &mut bool) -> bool {
 }
 
 fn enter(handle: u64, relaxed: &mut bool) -> bool {
-    const RELAXED: i32 = 2;
     // SAFETY: a live context: its end waits for us.
     unsafe {
         if own().set_context.is_none_or(|f| f(handle as usize) != 0) {
@@ -161,7 +162,7 @@ fn enter(handle: u64, relaxed: &mut bool) -> bool {
         }
         // With a context only: without one the call could make one.
         if !*relaxed {
-            let mut mode = RELAXED;
+            let mut mode = timing::RELAXED;
             *relaxed = own().exchange_capture_mode.is_some_and(|f| f(&raw mut mode) == 0);
         }
         *relaxed

@@ -47,7 +47,7 @@ static mut USED: u32 = 0;
 static mut CLOCKS: [Clock; CONTEXTS_MOST] = [NONE; CONTEXTS_MOST];
 /// Pairs in flight.
 static PENDING: AtomicU32 = AtomicU32::new(0);
-/// Copies that got no pair, and pairs that gave no time, since the last row.
+/// Copies that got no pair since the last row. (A pair that gives no time is a copy marked as timed whose TIME row is missing.)
 static UNTIMED: AtomicU64 = AtomicU64::new(0);
 /// The context that the reaper is in, + 1.
 pub static REAPING: AtomicU32 = AtomicU32::new(0);
@@ -155,17 +155,39 @@ unsafe fn prepare(hot: *mut Hot, place: Place, i: u32) -> bool {
     unsafe {
         let p = pair(i);
         let Some(create) = own().event_create else { return false };
-        // What the driver may call unsafe during a capture is not made then: the copy goes untimed.
-        if p.begins == 0 && graphs::is_capturing() {
-            return false;
+        let anchored = lock::with(hot, || clock_of(place.slot).is_some_and(|c| c.anchor != 0)) == Some(true);
+        if anchored && p.begins != 0 && p.ends != 0 {
+            return true;
         }
-        if p.begins == 0 && create(&raw mut p.begins, 0) != 0 || p.ends == 0 && create(&raw mut p.ends, 0) != 0 {
-            return false;
-        }
-        let anchored = lock::with(hot, || clock_of(place.slot).is_some_and(|c| c.anchor != 0));
-        anchored == Some(true) || !graphs::is_capturing() && anchor(hot, place.slot)
+        relaxed(|| {
+            if p.begins == 0 && create(&raw mut p.begins, 0) != 0 || p.ends == 0 && create(&raw mut p.ends, 0) != 0 {
+                return false;
+            }
+            anchored || anchor(hot, place.slot)
+        })
     }
 }
+
+/// Runs `f` so that what it makes spoils no capture that is open: with this thread's capture mode exchanged for the while.
+fn relaxed(f: impl FnOnce() -> bool) -> bool {
+    if !graphs::is_capturing() {
+        return f();
+    }
+    let Some(exchange) = own().exchange_capture_mode else { return false };
+    let mut mode = RELAXED;
+    // SAFETY: exchanges one number, and gives it back after.
+    unsafe {
+        if exchange(&raw mut mode) != 0 {
+            return false;
+        }
+        let r = f();
+        exchange(&raw mut mode);
+        r
+    }
+}
+
+/// Capture mode in which a thread's calls do not count as unsafe.
+pub const RELAXED: i32 = 2;
 
 /// Records an anchor on our own stream of the current context.
 unsafe fn anchor(hot: *mut Hot, slot: usize) -> bool {
@@ -305,8 +327,6 @@ pub fn reap(hot: *mut Hot, slot: usize) {
                         nanoseconds(took) as u64 & ARG_WORD,
                     ],
                 );
-            } else {
-                UNTIMED.fetch_add(1, Relaxed);
             }
             lock::with(hot, || give(slot, i));
             PENDING.fetch_sub(1, Release);
@@ -326,7 +346,7 @@ fn nanoseconds(ms: f32) -> i64 {
 pub fn refresh_anchor(hot: *mut Hot, slot: usize) {
     // SAFETY: under the lock.
     let at = unsafe { lock::with(hot, || clock_of(slot).map_or(u64::MAX, |c| if c.anchor == 0 { u64::MAX } else { c.anchor_at })) };
-    if at.is_some_and(|at| at != u64::MAX && sys::now() > at + ANCHOR_NS) && !graphs::is_capturing() {
+    if at.is_some_and(|at| at != u64::MAX && sys::now() > at + ANCHOR_NS) {
         // SAFETY: as above.
         unsafe { anchor(hot, slot) };
     }
@@ -399,7 +419,6 @@ pub fn context_ended(slot: usize) {
             left += 1;
             i = pair(i - 1).next;
         }
-        UNTIMED.fetch_add(left as u64, Relaxed);
         PENDING.fetch_sub(left, Release);
         // Their slots are lost with their events; contexts do not come and go by the thousand.
         *c = NONE;

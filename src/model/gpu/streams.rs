@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::trace::gpurow::Event;
 
-/// What names a stream while it lives: device, context, handle, and for a thread's own default stream the lane.
+/// What names a stream while it lives: device, context, handle, and for a thread's own default stream the thread.
 type Key = (u8, u32, u64, u32);
 
 /// A stream.

