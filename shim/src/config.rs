@@ -151,7 +151,7 @@ unsafe fn setting(name: &[u8], value: &[u8]) {
             b"events" => set(&mut c.gpu, GPU_EVENTS),
             b"wall" => set(&mut c.gpu, GPU_WALL),
             b"off" => set(&mut c.gpu, GPU_OFF),
-            _ => Err("events, wall or off"),
+            _ => Err("events, wall or off (cupti is not built yet)"),
         },
         b"MEMSHIM_CHILDREN" => match value {
             b"follow" => set(&mut c.follow, true),

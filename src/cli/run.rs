@@ -44,6 +44,10 @@ pub struct Run {
     #[arg(long, value_name = "SIZE", value_parser = value::bytes)]
     sample: Option<u64>,
 
+    /// How copies and graph launches on a GPU are timed: by event pairs of our own, by the calls' wall time, not at all [default: events]
+    #[arg(long, value_enum, value_name = "HOW")]
+    gpu_timing: Option<GpuTiming>,
+
     /// Whether processes started by the program are recorded too [default: follow]
     #[arg(long, value_enum, value_name = "WHAT")]
     children: Option<Children>,
@@ -73,6 +77,13 @@ pub struct Run {
 enum Mode {
     Fast,
     Full,
+    Off,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum GpuTiming {
+    Events,
+    Wall,
     Off,
 }
 
@@ -123,6 +134,7 @@ impl Run {
             ("MEMSHIM_INCLUDE", self.include.clone()),
             ("MEMSHIM_EXCLUDE", self.exclude.clone()),
             ("MEMSHIM_MAX", number(self.max)),
+            ("MEMSHIM_GPU_TIMING", self.gpu_timing.map(word)),
         ];
         all.into_iter().filter_map(|(k, v)| v.map(|v| (k, v))).collect()
     }

@@ -47,6 +47,8 @@ pub struct GpuEnd {
     pub graphs: Graphs,
     /// Names of devices by their numbers.
     pub devices: BTreeMap<u64, String>,
+    /// Their links, as the kernel named them.
+    pub links: BTreeMap<u64, String>,
     /// Driver calls that the shim did not know.
     pub unknown_calls: Vec<String>,
     /// `events`, `wall`, `off`.
@@ -159,6 +161,9 @@ impl Gpu {
             match what {
                 name::DEVICE => {
                     end.devices.insert(number, text);
+                }
+                name::LINK => {
+                    end.links.insert(number, text);
                 }
                 name::UNKNOWN_CALL => end.unknown_calls.push(text),
                 name::TIMING => end.timing = text,

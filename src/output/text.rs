@@ -1,6 +1,7 @@
 //! A report as one screen for a person: what ended how, the peak and what it was made of, who allocated, what is missing, what to type
 //! next. Every number says whether it is live, peak, total or temporary. Not for machines: that is `json`.
 
+mod gpu;
 mod memory;
 mod processes;
 mod trust;
@@ -39,6 +40,7 @@ pub fn render(report: &Report, style: &Style) -> String {
     if let Some(run) = shown {
         head(&mut page, run);
         memory::all(&mut page, run);
+        gpu::all(&mut page, run);
         let chart = timeline::draw(&run.samples, run.wall_s, page.width - MARGIN);
         if !chart.is_empty() {
             page.block("over time", chart);

@@ -334,6 +334,8 @@ pub mod name {
     pub const UNKNOWN_CALL: u64 = 2;
     /// How transfers are timed.
     pub const TIMING: u64 = 3;
+    /// A device's link as the kernel shows it, `32.0 GT/s PCIe x16`; the ticket is the device's number.
+    pub const LINK: u64 = 4;
 }
 
 /// Device not known.

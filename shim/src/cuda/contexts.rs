@@ -6,7 +6,8 @@ use super::libcuda::own;
 use super::{lock, state, timing};
 use crate::config::{CONFIG, GPU_EVENTS, GPU_WALL};
 use crate::lane::{Hot, push};
-use crate::sys;
+use crate::text::Text;
+use crate::{proc, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use memshim_format::gpu::{self, NO_DEVICE, context, kind};
 use memshim_format::record::{op, start};
@@ -140,6 +141,38 @@ fn name_device(hot: *mut Hot, device: i32) {
     if asked == 0 {
         name(hot, gpu::name::DEVICE, device as u64, &text);
     }
+    name_link(hot, device);
+}
+
+/// Says what the device's link can do, where the kernel shows that.
+fn name_link(hot: *mut Hot, device: i32) {
+    let mut bus = [0u8; 32];
+    let asked = sys::keep_errno(|| match own().device_bus {
+        // SAFETY: writes a zero-terminated text of at most 31 bytes.
+        Some(f) => unsafe { f(bus.as_mut_ptr().cast(), 31, device) },
+        None => 1,
+    });
+    let len = bus.iter().position(|c| *c == 0).unwrap_or(0);
+    if asked != 0 || len == 0 {
+        return;
+    }
+    bus.make_ascii_lowercase();
+    let bus = bus.get(..len).unwrap_or(b"");
+    let read = |file: &str, into: &mut [u8]| {
+        let mut path = [0u8; 128];
+        Text::over(&mut path).str("/sys/bus/pci/devices/").bytes(bus).str("/").str(file).str("\0");
+        // SAFETY: the path is zero-terminated.
+        unsafe { proc::read_file(path.as_ptr(), into) }
+    };
+    let (mut speed, mut width) = ([0u8; 32], [0u8; 8]);
+    let (n, m) = (read("max_link_speed", &mut speed), read("current_link_width", &mut width));
+    if n == 0 || m == 0 {
+        return;
+    }
+    let mut text = [0u8; 64];
+    let mut t = Text::over(&mut text);
+    t.bytes(speed.get(..n).unwrap_or(b"").trim_ascii()).str(" x").bytes(width.get(..m).unwrap_or(b"").trim_ascii());
+    name(hot, gpu::name::LINK, device as u64, &text);
 }
 
 /// Leaves a NAME row: the text up to its first zero, cut where it is too long.

@@ -42,6 +42,7 @@ own_functions! {
     device_of_context: "cuCtxGetDevice", (*mut i32);
     primary_state: "cuDevicePrimaryCtxGetState", (i32, *mut u32, *mut i32);
     device_name: "cuDeviceGetName", (*mut c_char, i32, i32);
+    device_bus: "cuDeviceGetPCIBusId", (*mut c_char, i32, i32);
     pointer_attribute: "cuPointerGetAttribute", (*mut c_void, i32, u64);
     memory_info: "cuMemGetInfo_v2", (*mut usize, *mut usize);
     device_pool: "cuDeviceGetMemPool", (*mut usize, i32);

@@ -27,6 +27,8 @@ pub struct Gpu {
     /// At most [`STREAMS_SHOWN`].
     pub graphs: Vec<GpuGraph>,
     pub graphs_total: GpuGraphs,
+    /// What could be faster, with the seconds that it would save.
+    pub advice: Vec<GpuAdvice>,
     /// Calls that the driver refused.
     pub failed: Vec<FailedCall>,
     /// Frees of what this trace did not see allocated.
@@ -48,6 +50,8 @@ pub struct GpuDevice {
     /// `null` where it is not known.
     pub index: Option<u64>,
     pub name: Option<String>,
+    /// What its link to the host can carry one way, 10⁹ bytes a second, by its generation and width.
+    pub link_gb_per_s: Option<f64>,
     pub total_bytes: Option<Bytes>,
     /// At the last look.
     pub free_bytes: Option<Bytes>,
@@ -116,6 +120,8 @@ pub struct GpuTransfer {
     pub p50_gb_per_s: Option<f64>,
     pub p95_gb_per_s: Option<f64>,
     pub max_gb_per_s: Option<f64>,
+    /// `gb_per_s` as a share of what the link can carry (copies between host and device).
+    pub link_share: Option<f64>,
     /// Copies below 64 KiB.
     pub small_count: u64,
     /// Prefetches of managed memory: pages that were there already did not move.
@@ -188,6 +194,14 @@ pub struct GpuGraphs {
     /// What all launches copied, by direction.
     pub bytes: BTreeMap<String, Bytes>,
     pub device_s: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GpuAdvice {
+    pub what: String,
+    /// The numbers behind it.
+    pub evidence: String,
+    pub gain_s: f64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

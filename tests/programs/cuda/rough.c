@@ -96,6 +96,27 @@ static int many(char **args)
     return 0;
 }
 
+/* For measuring by hand: nanoseconds a copy that the driver does in no time. */
+static int cost(char **args)
+{
+    prepare(args);
+    R (*copy)(Ptr, const void *, size_t, Stream) = address("cuMemcpyHtoDAsync_v2");
+    R (*wait)(Stream) = address("cuStreamSynchronize");
+    struct timespec from, to;
+    int64_t spent = 0;
+    for (int i = 0; i < 400; i++) {
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        for (int k = 0; k < 500; k++)
+            copy(dev, (void *)pinned, 16, a);
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        spent += (to.tv_sec - from.tv_sec) * 1000000000l + to.tv_nsec - from.tv_nsec;
+        wait(a);
+        rest_ms(2);
+    }
+    line("%ld ns a copy", spent / 200000);
+    return 0;
+}
+
 /* The main thread leaves by pthread_exit: the process ends with the last thread of its own. */
 static void *last(void *c)
 {
@@ -117,4 +138,4 @@ static int main_leaves(char **args)
 }
 
 MODES({"forks", forks}, {"reset_in_flight", reset_in_flight}, {"exit_with_work", exit_with_work}, {"threads_leave_captures", threads_leave_captures},
-      {"many", many}, {"main_leaves", main_leaves})
+      {"many", many}, {"cost", cost}, {"main_leaves", main_leaves})

@@ -1,0 +1,167 @@
+//! GPUs of one run: memory by device, transfers, streams, graphs.
+
+use super::Page;
+use crate::analyze::report::{Gpu, GpuDevice, Run};
+use crate::output::table::Table;
+use crate::output::units::{count, iec, iec_signed, percent, seconds};
+
+const STREAMS_SHOWN: usize = 5;
+const FAILED_SHOWN: usize = 4;
+const ADVICE_SHOWN: usize = 3;
+
+pub fn all(page: &mut Page, run: &Run) {
+    let Some(g) = &run.gpu else { return };
+    page.block("GPU", [headline(g)]);
+    page.block("", devices(g));
+    transfers(page, g);
+    streams(page, g);
+    graphs(page, g);
+    trouble(page, g);
+    page.gap();
+}
+
+fn name(d: &GpuDevice) -> String {
+    match (d.index, &d.name) {
+        (Some(i), Some(name)) => format!("{i} {name}"),
+        (Some(i), None) => format!("{i}"),
+        (None, _) => "not known".into(),
+    }
+}
+
+fn headline(g: &Gpu) -> String {
+    let highest = g.devices.iter().max_by_key(|d| d.reserved_peak_bytes);
+    let Some(d) = highest else { return "no memory was allocated there".into() };
+    let at = d.peak_at_s.map(|t| format!(" at {}", seconds(t))).unwrap_or_default();
+    let of = d.total_bytes.map(|t| format!(", {} of the device", percent(d.reserved_peak_bytes.0 as f64, t.0 as f64))).unwrap_or_default();
+    format!("peak live {} on device {}{at}{of}", iec(d.peak_bytes.0), name(d))
+}
+
+fn devices(g: &Gpu) -> Vec<String> {
+    let mut t = Table::new();
+    t.row(["device", "peak live", "peak reserved", "live at the end", "most in use by all", "not by these calls", "of"]);
+    for d in &g.devices {
+        let known = |b: Option<crate::model::units::Bytes>| b.map_or("–".into(), |b| iec(b.0));
+        t.row([
+            name(d),
+            iec(d.peak_bytes.0),
+            iec(d.reserved_peak_bytes.0),
+            iec(d.live_bytes.0),
+            known(d.used_peak_bytes),
+            d.unattributed_bytes.map_or("–".into(), iec_signed),
+            known(d.total_bytes),
+        ]);
+    }
+    let mut lines = t.lines();
+    let p = &g.pinned;
+    if p.peak_bytes.0 > 0 {
+        let registered = if p.registered_peak_bytes.0 > 0 {
+            format!(" ({} of it registered at most)", iec(p.registered_peak_bytes.0))
+        } else {
+            String::new()
+        };
+        lines.push(format!("pinned host memory: peak {}{registered}, live at the end {}", iec(p.peak_bytes.0), iec(p.live_bytes.0)));
+    }
+    lines
+}
+
+fn rate(r: Option<f64>) -> String {
+    r.map_or("–".into(), |r| if r < 9.995 { format!("{r:.2}") } else { format!("{r:.1}") })
+}
+
+fn transfers(page: &mut Page, g: &Gpu) {
+    if g.transfers.is_empty() {
+        return;
+    }
+    let mut t = Table::new();
+    t.row(["transfers", "device", "count", "total", "device time", "GB/s", "median", "best", "of the link"]);
+    for x in &g.transfers {
+        t.row([
+            format!("{} {}", x.direction, x.memory),
+            x.device.map_or("–".into(), |d| d.to_string()),
+            count(x.count),
+            iec(x.bytes.0),
+            x.device_s.map_or("not known".into(), seconds),
+            rate(x.gb_per_s),
+            rate(x.p50_gb_per_s),
+            rate(x.max_gb_per_s),
+            x.link_share.map_or("–".into(), |s| percent(s, 1.0)),
+        ]);
+    }
+    page.block("", t.lines());
+    for a in g.advice.iter().take(ADVICE_SHOWN) {
+        page.block("", [format!("advice: {}: up to {} less ({})", a.what, seconds(a.gain_s), a.evidence)]);
+    }
+}
+
+fn streams(page: &mut Page, g: &Gpu) {
+    let shown: Vec<_> = g.streams.iter().filter(|s| s.copies + s.kernels + s.graph_launches > 0).take(STREAMS_SHOWN).collect();
+    if shown.is_empty() {
+        return;
+    }
+    let mut t = Table::new();
+    t.row(["streams", "device", "busy", "of its life", "copies", "kernels", "graphs", "with another", "host waited"]);
+    for s in shown {
+        let error = s.sampled_stderr_s.filter(|_| s.busy_s == s.sampled_busy_s).map(|e| format!(" ± {}", seconds(e))).unwrap_or_default();
+        t.row([
+            format!("{} {}", s.id, s.kind),
+            s.device.map_or("–".into(), |d| d.to_string()),
+            s.busy_s.map_or("not known".into(), |b| seconds(b) + &error),
+            s.utilization.map_or("–".into(), |u| percent(u, 1.0)),
+            count(s.copies),
+            count(s.kernels),
+            count(s.graph_launches),
+            s.overlap_s.map_or("–".into(), seconds),
+            seconds(s.wait_s),
+        ]);
+    }
+    let mut lines = t.lines();
+    let rest = g.streams_total.saturating_sub(STREAMS_SHOWN as u64);
+    if rest > 0 {
+        lines.push(format!("and {} more (all in --json)", count(rest)));
+    }
+    if g.concurrent_streams > 1 {
+        lines.push(format!("at most {} streams at timed work at once; two or more for {}", g.concurrent_streams, seconds(g.concurrent_s)));
+    }
+    page.block("", lines);
+}
+
+fn graphs(page: &mut Page, g: &Gpu) {
+    let t = &g.graphs_total;
+    if t.count == 0 {
+        return;
+    }
+    let reuse = t.reuse_rate.map(|r| format!(", {} of them without building anything", percent(r, 1.0))).unwrap_or_default();
+    let copied: Vec<String> = t.bytes.iter().map(|(way, b)| format!("{way} {}", iec(b.0))).collect();
+    let line = format!(
+        "graphs: {} captured, {} instantiated, {} updated, {} launches{reuse}",
+        count(t.captures),
+        count(t.instantiations),
+        count(t.updates),
+        count(t.launches)
+    );
+    page.block("", [line]);
+    if !copied.is_empty() {
+        page.block("", [format!("graphs copied {}", copied.join(", "))]);
+    }
+}
+
+fn trouble(page: &mut Page, g: &Gpu) {
+    for f in g.failed.iter().take(FAILED_SHOWN) {
+        page.block("", [format!("{} failed with code {}: {} times", f.call, f.code, count(f.count))]);
+    }
+    if g.failed.len() > FAILED_SHOWN {
+        page.block("", [format!("and {} more kinds of failure (all in --json)", g.failed.len() - FAILED_SHOWN)]);
+    }
+    if g.timing != "events" {
+        page.block("", [format!("device times are not known: MEMSHIM_GPU_TIMING={}", g.timing)]);
+    }
+    if g.untimed > 0 {
+        page.block("", [format!("without a device time: {} copies and launches", count(g.untimed))]);
+    }
+    if g.lost > 0 {
+        page.warn("lost", format!("{} GPU calls are not in the trace", count(g.lost)));
+    }
+    if !g.unknown_calls.is_empty() {
+        page.block("", [format!("driver calls that memshim does not know: {}", g.unknown_calls.join(", "))]);
+    }
+}
