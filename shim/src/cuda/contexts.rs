@@ -106,7 +106,7 @@ fn meet(hot: *mut Hot, h: u64) -> Place {
     if new {
         row(hot, place, context::SEEN, h, ticket());
         name_device(hot, device);
-        sys::keep_errno(|| state::look(hot, place, true));
+        sys::keep_errno(|| state::look(hot, place, sys::now()));
     }
     place
 }

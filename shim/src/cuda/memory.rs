@@ -42,7 +42,7 @@ pub unsafe fn alloc(c: &Call, form: Form) -> i32 {
     if got.class == class::POOL && r == 0 {
         state::pools_are_used(c.hot, place, if form == Form::FromPool { got.from } else { 0 });
     }
-    state::look(c.hot, here, false);
+    state::look(c.hot, here, c.t);
     r
 }
 

@@ -142,6 +142,17 @@ pub enum Shape {
     Lookup,
 }
 
+impl Shape {
+    /// A copy or a memset.
+    pub const fn is_transfer(&self) -> bool {
+        use Shape::*;
+        matches!(
+            self,
+            Copy(..) | Copy2d(_) | Copy3d(_) | CopyBatch | Copy3dBatch | Copy3dAttributes | Prefetch | PrefetchBatch | Set(..) | Set2d(..)
+        )
+    }
+}
+
 /// Makes the call and records it.
 ///
 /// # Safety

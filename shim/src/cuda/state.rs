@@ -35,14 +35,13 @@ fn row(hot: *mut Hot, place: Place, flags: u64, w: [u64; 3]) {
     unsafe { push(hot, [start(op::GPU + kind::STATE, gpu::NO_CALL, ticket()), sys::now(), head, a, b, c]) };
 }
 
-/// Free and total bytes of the current context's device, where the last look is an interval ago (or `now`).
-pub fn look(hot: *mut Hot, place: Place, now: bool) {
+/// Free and total bytes of the current context's device, where the last look is an interval ago at `t`.
+pub fn look(hot: *mut Hot, place: Place, t: u64) {
     let Some(last) = LAST_LOOK.get(place.device as usize) else { return };
-    let t = sys::now();
     let before = last.load(Relaxed);
     // SAFETY: settings are read-only.
     let interval = unsafe { CONFIG.interval_ns };
-    if !now && t < before + interval || graphs::is_capturing() || last.compare_exchange(before, t, Relaxed, Relaxed).is_err() {
+    if t < before + interval || graphs::is_capturing() || last.compare_exchange(before, t, Relaxed, Relaxed).is_err() {
         return;
     }
     let (mut free, mut total) = (0usize, 0usize);

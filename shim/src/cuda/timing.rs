@@ -62,9 +62,9 @@ fn mode() -> u32 {
     unsafe { CONFIG.gpu }
 }
 
-/// The clock for the wall time of calls, still where that is not wanted.
-pub fn clock() -> u64 {
-    if mode() == GPU_OFF { 0 } else { sys::now() }
+/// Whether the wall time of copies is wanted.
+pub fn wants_wall() -> bool {
+    mode() != GPU_OFF
 }
 
 /// Whether the driver is to be asked if a stream captures. Without events only where a capture is known to be open.
@@ -96,11 +96,12 @@ pub fn begin(hot: *mut Hot, place: Place, stream: u64) -> Option<u32> {
     sys::keep_errno(|| {
         // SAFETY: under the lock; a pair taken is this thread's; the stream is the program's own argument.
         unsafe {
-            let Some(i) = lock::with(hot, || take(place.slot)).flatten() else {
+            let taken = lock::with(hot, || Some((take(place.slot)?, clock_of(place.slot).is_some_and(|c| c.anchor != 0))));
+            let Some((i, anchored)) = taken.flatten() else {
                 UNTIMED.fetch_add(1, Relaxed);
                 return None;
             };
-            if prepare(hot, place, i) && record(pair(i).begins, stream as usize) == 0 {
+            if prepare(hot, place, i, anchored) && record(pair(i).begins, stream as usize) == 0 {
                 return Some(i);
             }
             UNTIMED.fetch_add(1, Relaxed);
@@ -150,12 +151,11 @@ unsafe fn give(slot: usize, i: u32) {
 }
 
 /// Makes what is missing: the events of a pair, the context's anchor.
-unsafe fn prepare(hot: *mut Hot, place: Place, i: u32) -> bool {
+unsafe fn prepare(hot: *mut Hot, place: Place, i: u32, anchored: bool) -> bool {
     // SAFETY: the pair is this thread's; the driver's functions.
     unsafe {
         let p = pair(i);
         let Some(create) = own().event_create else { return false };
-        let anchored = lock::with(hot, || clock_of(place.slot).is_some_and(|c| c.anchor != 0)) == Some(true);
         if anchored && p.begins != 0 && p.ends != 0 {
             return true;
         }

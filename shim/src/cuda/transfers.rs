@@ -98,10 +98,12 @@ fn between(to: Side, from: Side, bytes: u64, place: Place) -> Copy {
 unsafe fn perform(c: &Call, place: Place, stream: u64, flags: u64, copies: &[Copy]) -> i32 {
     let captured = if timing::wants_captures() { graphs::capture_of(stream) } else { Capture::No };
     let pair = if captured == Capture::No && copies.len() == 1 { timing::begin(c.hot, place, stream) } else { None };
-    let t = timing::clock();
+    let t = sys::now();
+    let c = &c.begun(t);
     // SAFETY: as called.
     let r = unsafe { c.make() };
-    let wall = timing::clock() - t;
+    let end = if timing::wants_wall() { sys::now() } else { t };
+    let wall = end - t;
     let mut tk = ticket();
     let timed = timing::end(c.hot, place, pair, stream, tk, r == 0);
     let (captured, id) = if let Capture::Yes(id) = captured { (copy::CAPTURED, id) } else { (0, 0) };
@@ -114,7 +116,7 @@ unsafe fn perform(c: &Call, place: Place, stream: u64, flags: u64, copies: &[Cop
         c.row5(kind::COPY, tk, c.head(r, place, what), [k.bytes, wall, stream, id, k.count]);
     }
     if captured == 0 {
-        state::look(c.hot, place, false);
+        state::look(c.hot, place, end);
     }
     r
 }
