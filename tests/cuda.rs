@@ -22,6 +22,7 @@ fn driver() -> PathBuf {
 
 fn program(source: &str, way: &str) -> PathBuf {
     driver();
+    support::build("cuda/plugin.c", "libcuda_plugin.so", &["-shared", "-fPIC"]);
     let dir = support::out_dir().to_str().expect("a path in UTF-8");
     let (built, flags) = match way {
         "linked" => ("linked", vec!["-DBY_LINK".to_owned(), format!("-L{dir}"), "-l:libcuda.so.1".to_owned(), format!("-Wl,-rpath,{dir}")]),
@@ -35,11 +36,18 @@ fn program(source: &str, way: &str) -> PathBuf {
 fn gpu_with(source: &str, mode: &str, way: &str, memshim: Mode, env: &[(&str, &str)]) -> Gpu {
     let name = format!("cuda_{source}_{mode}_{way}_{memshim:?}_{}", env.iter().map(|(_, v)| *v).collect::<Vec<_>>().join("_"));
     let dir = support::fresh_dir(&name);
-    let made = program(source, way);
+    driver();
     let go = |preload: bool| {
         let at = dir.join(if preload { "with" } else { "bare" });
         std::fs::create_dir_all(&at).expect("a folder");
-        let mut c = Command::new(&made);
+        let mut c = match source.strip_suffix(".py") {
+            Some(_) => {
+                let mut c = Command::new(support::python().expect("checked before"));
+                c.arg(support::root().join("tests/programs/cuda").join(source));
+                c
+            }
+            None => Command::new(program(source, way)),
+        };
         c.args([mode, way]).current_dir(&at).env("PROGRAM_DIR", support::out_dir());
         if preload {
             let level = if memshim == Mode::Fast { "fast" } else { "full" };
@@ -56,7 +64,7 @@ fn gpu_with(source: &str, mode: &str, way: &str, memshim: Mode, env: &[(&str, &s
     let mut report: Value = serde_json::from_str(&text).expect("JSON");
     let run = report["runs"][0].take();
     support::conserved(&json!({"runs": [run]}), false).unwrap_or_else(|why| panic!("{name}: {why}"));
-    assert_eq!(run["gpu"]["lost"], 0, "{name}");
+    assert!(run["gpu"].is_null() || run["gpu"]["lost"] == 0, "{name}");
     Gpu { stdout: support::lossy(&with.stdout), run }
 }
 
@@ -389,4 +397,40 @@ fn rough_programs_end_as_they_would_and_lose_no_copy() {
             assert!(seen >= timed && seen + g.number("/untimed") == copies, "{mode}: {seen} timed, {} not", g.number("/untimed"));
         }
     }
+}
+
+#[test]
+fn dlsym_stays_right_for_everybody_else() {
+    if skipped("dlsym_stays_right_for_everybody_else") {
+        return;
+    }
+    for mode in ["without_driver", "others"] {
+        for memshim in [Mode::Full, Mode::Fast] {
+            let g = gpu_with("lookups", mode, "dlsym", memshim, &[]);
+            assert!(g.run["gpu"].is_null(), "{mode}: a program without a driver has nothing of it: {}", g.run["gpu"]);
+            assert!(!g.stdout.contains("libmemshim"), "{}", g.stdout);
+        }
+    }
+}
+
+#[test]
+fn a_driver_is_found_as_it_would_be_and_every_way_counts() {
+    if skipped("a_driver_is_found_as_it_would_be_and_every_way_counts") {
+        return;
+    }
+    let g = gpu("lookups", "with_driver", "dlsym");
+    assert_eq!(g.number("/devices/0/live_bytes"), 2 * MIB);
+    let off = gpu_with("lookups", "with_driver", "dlsym", Mode::Fast, &[("MEMSHIM_GPU_TIMING", "off")]);
+    assert_eq!(off.number("/devices/0/live_bytes"), 2 * MIB);
+}
+
+#[test]
+fn ctypes_is_a_way_to_the_driver_as_any_other() {
+    if skipped("ctypes_is_a_way_to_the_driver_as_any_other") || support::python().is_none() {
+        return;
+    }
+    let g = gpu("lookups.py", "", "");
+    assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/devices/0/live_bytes")), (6 * MIB, 0));
+    assert_eq!(g.transfers().values().map(|t| t.1).sum::<u64>(), 2 * MIB);
+    assert_eq!(*g.at("/failed"), json!([{"call": "cuMemFree", "code": 1, "count": 1}]));
 }

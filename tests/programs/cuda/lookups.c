@@ -1,0 +1,90 @@
+/* dlsym for everybody else: what it finds, and what it does not, must be what it is without anybody in between. */
+#include "driver.h"
+
+/* Where something is, without the addresses that differ from run to run. */
+static const char *where(void *p)
+{
+    Dl_info i;
+    if (!p) return "nowhere";
+    if (!dladdr(p, &i)) return "unknown";
+    const char *file = strrchr(i.dli_fname, '/');
+    file = file ? file + 1 : i.dli_fname;
+    /* Ours stands for what it passes calls on to. */
+    return !strcmp(file, "libmemshim.so") ? "found" : !strncmp(file, "libcuda.so", 10) || !strncmp(file, "libc.so", 7) ? "found" : file;
+}
+static void say(const char *what, void *p)
+{
+    const char *error = dlerror();
+    line("%s: %s%s", what, where(p), error ? ", with an error text" : "");
+}
+
+static int without_driver(char **args)
+{
+    say("default", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"));
+    say("next", dlsym(RTLD_NEXT, "cuMemAlloc_v2"));
+    void *self = dlopen(0, RTLD_NOW);
+    say("the program's handle", dlsym(self, "cuMemAlloc_v2"));
+    void *libc = dlopen("libc.so.6", RTLD_NOW);
+    say("libc", dlsym(libc, "cuMemAlloc_v2"));
+    say("cudnn", dlsym(RTLD_DEFAULT, "cudnnCreate"));
+    say("empty", dlsym(RTLD_DEFAULT, ""));
+    return 0;
+}
+
+static int others(char **args)
+{
+    say("malloc, next", dlsym(RTLD_NEXT, "malloc"));
+    say("malloc, default", dlsym(RTLD_DEFAULT, "malloc"));
+    say("no such name", dlsym(RTLD_DEFAULT, "no_such_function_anywhere"));
+    say("by version", dlvsym(RTLD_DEFAULT, "memcpy", "GLIBC_2.14"));
+    say("by a version that is not", dlvsym(RTLD_DEFAULT, "memcpy", "GLIBC_9.9"));
+    void *plugin = dlopen(beside("libcuda_plugin.so"), RTLD_NOW);
+    need(plugin, "%s", dlerror());
+    void *(*next)(const char *) = dlsym(plugin, "plugin_next");
+    /* The plugin has a getenv of its own: next is the one behind it, not the one behind us. */
+    line("the plugin's next: %s", where(next("plugin_getenv")));
+    line("the plugin's next of libc: %s", where(next("getenv")));
+    char *(*getenv_)(const char *) = dlsym(plugin, "plugin_getenv");
+    line("it works: %s", getenv_("PROGRAM_DIR") ? "yes" : "no");
+    return 0;
+}
+
+static int with_driver(char **args)
+{
+    library = dlopen(beside("libcuda.so.1"), RTLD_NOW | RTLD_LOCAL);
+    need(library, "%s", dlerror());
+    say("by handle", dlsym(library, "cuMemAlloc_v2"));
+    say("not hooked", dlsym(library, "cuInit"));
+    say("not there", dlsym(library, "cuMemAlloc_v9"));
+    say("a prefix", dlsym(library, "cuMem"));
+    say("local: default", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"));
+    void *global = dlopen(beside("libcuda.so.1"), RTLD_NOW | RTLD_GLOBAL);
+    say("global: default", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"));
+    say("global: next", dlsym(RTLD_NEXT, "cuMemAlloc_v2"));
+    void *self = dlopen(0, RTLD_NOW);
+    say("global: the program's handle", dlsym(self, "cuMemAlloc_v2"));
+    /* All three lead to the one driver. */
+    R (*init)(unsigned) = dlsym(library, "cuInit");
+    R (*alloc)(Ptr *, size_t) = dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
+    R (*alloc2)(Ptr *, size_t) = dlsym(self, "cuMemAlloc_v2");
+    init(0);
+    way = "dlsym";
+    context(0);
+    Ptr p;
+    need(!alloc(&p, 1 << 20) && !alloc2(&p, 1 << 20), "alloc");
+    R (*find)(const char *, void **, int, uint64_t, int *) = dlsym(library, "cuGetProcAddress_v2");
+    int status = 7;
+    void *f = (void *)1;
+    line("no name: %d", find("", &f, 0, 0, &status));
+    line("no such: %d, status %d", find("cuNothing", &f, 12000, 0, &status), status);
+    line("nowhere to put it: %d", find("cuMemAlloc", 0, 12000, 0, 0));
+    line("too old: %d", find("cuMemAllocAsync", &f, 11000, 0, &status));
+    void *old, *young, *own;
+    need(!find("cuGetProcAddress", &old, 11030, 0, 0) && !find("cuGetProcAddress", &young, 12000, 0, 0) && old != young, "two ABIs of one name");
+    need(!find("cuMemcpyBatchAsync", &old, 12080, 0, 0) && !find("cuMemcpyBatchAsync", &young, 13000, 0, 0) && old != young, "two ABIs of one name");
+    need(!find("cuMemcpyAsync", &old, 12000, 1, 0) && !find("cuMemcpyAsync", &own, 12000, 2, 0) && old != own, "two default streams");
+    need(!find("cuMemAlloc", &old, 12000, 2, 0) && old, "a call without a stream has one flavour");
+    return 0;
+}
+
+MODES({"without_driver", without_driver}, {"others", others}, {"with_driver", with_driver})

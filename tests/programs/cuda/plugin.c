@@ -1,0 +1,13 @@
+/* A library that wraps a function of the C library by RTLD_NEXT, as other preloads do. */
+#define _GNU_SOURCE 1
+#include <dlfcn.h>
+#include <stdlib.h>
+void *plugin_next(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
+char *plugin_getenv(const char *name)
+{
+    char *(*real)(const char *) = (char *(*)(const char *))dlsym(RTLD_NEXT, "getenv");
+    return real ? real(name) : 0;
+}
