@@ -31,10 +31,10 @@ pub fn gpu(image: &ImageEnd) -> Option<Gpu> {
         streams: listed_streams(g, start),
         streams_total: g.streams.all.len() as u64,
         concurrent_streams: g.streams.concurrency.values().map(|c| c.0 as u64).max().unwrap_or(0),
-        concurrent_s: g.streams.concurrency.values().map(|c| c.1).sum::<u64>() as f64 / 1e9,
+        concurrent_s: g.streams.concurrency.values().map(|c| c.1 as f64).sum::<f64>() / 1e9,
         host_waits: GpuWaits {
-            count: g.streams.other_waits + g.streams.all.iter().map(|s| s.waits).sum::<u64>(),
-            wall_s: (g.streams.other_wait_ns + g.streams.all.iter().map(|s| s.wait_ns).sum::<u64>()) as f64 / 1e9,
+            count: g.streams.all.iter().fold(g.streams.other_waits, |sum, s| sum.saturating_add(s.waits)),
+            wall_s: g.streams.all.iter().fold(g.streams.other_wait_ns, |sum, s| sum.saturating_add(s.wait_ns)) as f64 / 1e9,
         },
         graphs: g.graphs.all.iter().enumerate().take(STREAMS_SHOWN).map(|(i, graph)| listed_graph(i, graph)).collect(),
         graphs_total: all_graphs(&g.graphs),
@@ -42,7 +42,7 @@ pub fn gpu(image: &ImageEnd) -> Option<Gpu> {
         failed: g.failed.iter().map(|((call, code), count)| FailedCall { call: call.clone(), code: *code, count: *count }).collect(),
         unknown_frees: m.unknown_frees,
         unknown_calls: g.unknown_calls.clone(),
-        untimed: g.untimed + g.transfers.without_time,
+        untimed: g.untimed.saturating_add(g.transfers.without_time),
         calls: g.rows,
         lost: g.lost,
     })
@@ -197,7 +197,7 @@ fn stream(g: &GpuEnd, i: usize, start: Nanos) -> GpuStream {
 
 /// The share of launches that needed neither a new instantiation nor an update.
 fn reuse(launches: u64, instantiations: u64, updates: u64) -> Option<f64> {
-    let built = (instantiations + updates).min(launches);
+    let built = instantiations.saturating_add(updates).min(launches);
     (launches > 0).then(|| (launches - built) as f64 / launches as f64)
 }
 
@@ -222,7 +222,7 @@ fn listed_graph(i: usize, g: &graphs::Graph) -> GpuGraph {
 }
 
 fn all_graphs(g: &graphs::Graphs) -> GpuGraphs {
-    let sum = |of: fn(&graphs::Graph) -> u64| g.all.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&graphs::Graph) -> u64| g.all.iter().map(of).fold(0u64, u64::saturating_add);
     let (instantiations, updates, launches) = (sum(|g| g.instantiations), sum(|g| g.updates), sum(|g| g.launches));
     let mut copied = graphs::Bytes::default();
     for graph in &g.all {

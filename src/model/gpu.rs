@@ -110,7 +110,7 @@ impl Gpu {
 
     fn next(&mut self) -> bool {
         let Some((ticket, e)) = self.held.pop_first() else { return false };
-        let missing = (self.done + 1..ticket).take(GAPS.saturating_sub(self.gaps.len()));
+        let missing = (self.done.saturating_add(1)..ticket).take(GAPS.saturating_sub(self.gaps.len()));
         self.gaps.extend(missing);
         self.done = ticket;
         self.apply(e);
@@ -137,7 +137,7 @@ impl Gpu {
             kind::BUSY => end.streams.busy(&e),
             kind::GRAPH if e.flags & 0xff == graph::LAUNCH => end.transfers.launch(&e, &mut end.streams, &mut end.graphs),
             kind::GRAPH => end.graphs.event(&e),
-            kind::STATE if e.flags & 0xff == state::UNTIMED => end.untimed += e.words[0],
+            kind::STATE if e.flags & 0xff == state::UNTIMED => end.untimed = end.untimed.saturating_add(e.words[0]),
             kind::STATE => end.memory.state(&e),
             kind::CONTEXT if e.flags == context::END => {
                 end.memory.context_ends(&e);
@@ -174,5 +174,65 @@ impl Gpu {
         end.graphs.finish();
         end.transfers.finish();
         Some(end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(rows: &str) -> GpuEnd {
+        let rows: Vec<GpuRow> = serde_json::from_str(rows).unwrap();
+        let mut gpu = Gpu::default();
+        rows.into_iter().for_each(|row| gpu.add(row));
+        gpu.finish(1000).unwrap()
+    }
+
+    #[test]
+    fn rows_count_once_in_the_order_of_their_tickets_and_gaps_are_lost() {
+        let end = feed(
+            r#"[["free","cuMemFree",3,30,0,0,0,1,0,4096,0],["alloc","cuMemAlloc",1,10,0,0,0,1,0,4096,100,0],
+               ["alloc","cuMemAlloc",1,10,0,0,0,1,0,4096,100,0],["alloc","cuMemAlloc",4,40,0,0,0,1,0,4096,50,0],["later","cuMemAlloc",9]]"#,
+        );
+        let d = &end.memory.devices[&0];
+        assert_eq!((d.live.live, d.live.peak, d.live.peak_at), (50, 100, 10));
+        assert_eq!((end.rows, end.lost, end.unknown, end.memory.unknown_frees), (3, 1, 1, 0));
+    }
+
+    #[test]
+    fn a_time_may_come_before_its_copy() {
+        let end = feed(
+            r#"[["time","",2,500,1,0,0,1,0,1000],["copy","cuMemcpyHtoD",2,490,0,0,0,1,1040,100000,5,1,0,1],["copy","cuMemcpyHtoD",1,400,0,0,0,1,1040,70000,5,1,0,1]]"#,
+        );
+        let g = &end.transfers.groups[&(0, 1, 0)];
+        assert_eq!((g.count, g.bytes, g.timed, g.timed_bytes, g.device_ns), (2, 170_000, 1, 100_000, 1000));
+        assert_eq!(end.transfers.without_time, 1);
+        assert_eq!(g.rate(0.5), Some(1e11));
+    }
+
+    #[test]
+    fn numbers_from_anywhere_break_nothing() {
+        let max = u64::MAX;
+        let mut rows = String::from("[");
+        for (kind, words) in [
+            ("alloc", 3),
+            ("free", 2),
+            ("copy", 5),
+            ("time", 1),
+            ("stream", 3),
+            ("graph", 4),
+            ("state", 3),
+            ("busy", 5),
+            ("context", 1),
+            ("map", 3),
+        ] {
+            for flags in (0..16).chain([max]) {
+                for n in [1, max] {
+                    let numbers = vec![n.to_string(); words].join(",");
+                    rows += &format!(r#"["{kind}","",{n},{n},{n},0,{n},{n},{flags},{numbers}],"#);
+                }
+            }
+        }
+        feed(&(rows.trim_end_matches(',').to_owned() + "]"));
     }
 }

@@ -150,7 +150,7 @@ impl Graphs {
         let i = self.number(exec);
         let g = &mut self.all[i];
         g.launches += 1;
-        g.wall_ns += wall;
+        g.wall_ns = g.wall_ns.saturating_add(wall);
         let bytes = g.per_launch;
         add(&mut g.copied, &bytes);
         Some(i)
@@ -158,7 +158,7 @@ impl Graphs {
 
     pub fn timed(&mut self, graph: usize, took: u64) {
         self.all[graph].timed += 1;
-        self.all[graph].device_ns += took;
+        self.all[graph].device_ns = self.all[graph].device_ns.saturating_add(took);
     }
 
     pub fn finish(&mut self) {

@@ -20,7 +20,7 @@ pub struct Level {
 
 impl Level {
     fn add(&mut self, bytes: i64, t: u64) {
-        self.live += bytes;
+        self.live = self.live.saturating_add(bytes);
         if self.live > self.peak {
             (self.peak, self.peak_at) = (self.live, t);
         }
@@ -186,7 +186,7 @@ impl Memory {
         if h.refs == 0 && h.maps == 0 {
             self.handles.remove(&handle);
             if h.counted {
-                self.count(h.device, class::HANDLE, -(h.bytes as i64), t);
+                self.count(h.device, class::HANDLE, (h.bytes as i64).saturating_neg(), t);
                 self.device(h.device).frees += 1;
             }
         }
@@ -201,7 +201,7 @@ impl Memory {
             pool.reserved = c;
             pool.used_high = pool.used_high.max(a);
             pool.reserved_high = pool.reserved_high.max(b);
-            d.pool_reserved += c as i64 - before as i64;
+            d.pool_reserved = d.pool_reserved.saturating_add((c as i64).saturating_sub(before as i64));
             d.settle_reserved(e.t);
         } else if e.flags & 0xff == state::VRAM {
             let d = self.device(e.device);
@@ -210,7 +210,7 @@ impl Memory {
             d.free = Some(a);
             if used >= d.used_peak {
                 d.used_peak = used;
-                d.unattributed = Some(used as i64 - d.reserved.live);
+                d.unattributed = Some((used as i64).saturating_sub(d.reserved.live));
             }
         }
     }
@@ -230,7 +230,7 @@ impl Memory {
     }
 
     fn uncount(&mut self, block: Block, t: u64) {
-        self.count(block.device, block.class, -(block.bytes as i64), t);
+        self.count(block.device, block.class, (block.bytes as i64).saturating_neg(), t);
     }
 
     fn count(&mut self, device: u8, class: u64, bytes: i64, t: u64) {
@@ -246,7 +246,7 @@ impl Memory {
                     level.add(bytes, t);
                 }
                 if class == class::POOL {
-                    d.pool_blocks += bytes;
+                    d.pool_blocks = d.pool_blocks.saturating_add(bytes);
                 }
                 d.settle_reserved(t);
             }
@@ -265,8 +265,8 @@ impl Device {
     /// Everything but the blocks of pools, and what pools keep.
     fn settle_reserved(&mut self, t: u64) {
         let pools = self.pool_reserved.max(self.pool_blocks);
-        let now = self.live.live - self.pool_blocks + pools;
-        self.reserved.add(now - self.reserved.live, t);
+        let now = self.live.live.saturating_sub(self.pool_blocks).saturating_add(pools);
+        self.reserved.add(now.saturating_sub(self.reserved.live), t);
     }
 }
 

@@ -97,12 +97,12 @@ impl Streams {
         let [handle, _, wall, ..] = e.words;
         if handle == 0 {
             self.other_waits += 1;
-            self.other_wait_ns += wall;
+            self.other_wait_ns = self.other_wait_ns.saturating_add(wall);
             return;
         }
         let i = self.at(e, handle);
         self.all[i].waits += 1;
-        self.all[i].wait_ns += wall;
+        self.all[i].wait_ns = self.all[i].wait_ns.saturating_add(wall);
     }
 
     pub fn busy(&mut self, e: &Event) {
@@ -110,10 +110,10 @@ impl Streams {
         // The row may be another thread's: whose stream it was stands in its flags.
         let i = self.at(&Event { lane: e.flags as u32, ..e.clone() }, handle);
         let s = &mut self.all[i];
-        s.looks += looks;
-        s.busy_looks += busy;
-        s.kernels += kernels;
-        s.sampled_busy_ns += busy_ns;
+        s.looks = s.looks.saturating_add(looks);
+        s.busy_looks = s.busy_looks.saturating_add(busy);
+        s.kernels = s.kernels.saturating_add(kernels);
+        s.sampled_busy_ns = s.sampled_busy_ns.saturating_add(busy_ns);
     }
 
     /// Work was given to a stream; its number.
@@ -132,7 +132,7 @@ impl Streams {
             self.intervals += 1;
             self.all[stream].intervals.push((start, start.saturating_add(took)));
         } else {
-            self.all[stream].timed_ns += took;
+            self.all[stream].timed_ns = self.all[stream].timed_ns.saturating_add(took);
         }
     }
 
@@ -142,7 +142,7 @@ impl Streams {
             s.to = s.to.min(last.max(s.from));
             let edges = by_device.entry(s.device).or_default();
             for (start, end) in union(std::mem::take(&mut s.intervals)) {
-                s.timed_ns += end - start;
+                s.timed_ns = s.timed_ns.saturating_add(end - start);
                 edges.push((start, true, i));
                 edges.push((end, false, i));
             }

@@ -26,8 +26,8 @@ pub struct Group {
     pub small_wall_ns: u64,
     /// Bytes a second of copies from [`RATE_FROM`] on, in no order; at most [`RATES`], then every second of them.
     pub rates: Vec<f64>,
-    keep_every: u64,
-    skipped: u64,
+    pub keep_every: u64,
+    pub skipped: u64,
     /// Prefetches among them: how much of their bytes moved is not known.
     pub prefetches: u64,
     /// Calls that waited for the copy.
@@ -68,14 +68,14 @@ impl Transfers {
         }
         let key = (direction, (e.flags >> 4 & 15) as u8, e.device);
         let g = self.groups.entry(key).or_default();
-        g.count += count.max(1);
-        g.bytes += bytes;
-        g.wall_ns += wall;
+        g.count = g.count.saturating_add(count.max(1));
+        g.bytes = g.bytes.saturating_add(bytes);
+        g.wall_ns = g.wall_ns.saturating_add(wall);
         g.prefetches += (e.flags & copy::PREFETCH != 0) as u64;
         g.synchronous += (e.flags & copy::ASYNC == 0) as u64;
         if bytes < RATE_FROM {
-            g.small += count.max(1);
-            g.small_wall_ns += wall;
+            g.small = g.small.saturating_add(count.max(1));
+            g.small_wall_ns = g.small_wall_ns.saturating_add(wall);
         }
         let at = streams.used(e, stream, Work::Copy);
         if e.flags & copy::TIMED != 0 {
@@ -118,8 +118,8 @@ impl Transfers {
                 streams.worked(stream, start, took);
                 if let Some(g) = self.groups.get_mut(&key) {
                     g.timed += 1;
-                    g.timed_bytes += bytes;
-                    g.device_ns += took;
+                    g.timed_bytes = g.timed_bytes.saturating_add(bytes);
+                    g.device_ns = g.device_ns.saturating_add(took);
                     if bytes >= RATE_FROM && took > 0 {
                         g.keep(bytes as f64 * 1e9 / took as f64);
                     }
