@@ -22,7 +22,9 @@ fn driver() -> PathBuf {
 
 fn program(source: &str, way: &str) -> PathBuf {
     driver();
-    support::build("cuda/plugin.c", "libcuda_plugin.so", &["-shared", "-fPIC"]);
+    for (source, made) in [("plugin", "libcuda_plugin.so"), ("c10", "libc10.so"), ("plugin", "cupy_runtime.so")] {
+        support::build(&format!("cuda/{source}.c"), made, &["-shared", "-fPIC"]);
+    }
     let dir = support::out_dir().to_str().expect("a path in UTF-8");
     let (built, flags) = match way {
         "linked" => ("linked", vec!["-DBY_LINK".to_owned(), format!("-L{dir}"), "-l:libcuda.so.1".to_owned(), format!("-Wl,-rpath,{dir}")]),
@@ -433,4 +435,17 @@ fn ctypes_is_a_way_to_the_driver_as_any_other() {
     assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/devices/0/live_bytes")), (6 * MIB, 0));
     assert_eq!(g.transfers().values().map(|t| t.1).sum::<u64>(), 2 * MIB);
     assert_eq!(*g.at("/failed"), json!([{"call": "cuMemFree", "code": 1, "count": 1}]));
+}
+
+#[test]
+fn pytorchs_own_figures_and_pools_by_name() {
+    if skipped("pytorchs_own_figures_and_pools_by_name") {
+        return;
+    }
+    let g = gpu("frameworks", "torch", "proc");
+    let torch = |i: usize, key: &str| g.number(&format!("/devices/{i}/framework/torch/{key}"));
+    assert_eq!((torch(0, "allocated_peak_bytes"), torch(0, "reserved_peak_bytes")), (12 * MIB, 20 * MIB));
+    assert_eq!((torch(1, "allocated_peak_bytes"), torch(1, "reserved_peak_bytes")), (MIB, 2 * MIB));
+    assert_eq!(g.number("/devices/0/peak_bytes"), 20 * MIB);
+    assert_eq!(*g.at("/own_pools"), json!(["CuPy"]));
 }

@@ -22,6 +22,7 @@ mod init;
 mod kinds;
 mod lane;
 mod lines;
+mod loaded;
 mod proc;
 mod real;
 mod shelf;

@@ -1,7 +1,8 @@
 //! What a run did with GPUs: memory by device, transfers and their rates, streams, graphs.
 
 use super::report::{
-    FailedCall, Gpu, GpuAdvice, GpuClass, GpuDevice, GpuGraph, GpuGraphs, GpuPool, GpuStream, GpuTransfer, GpuWaits, Pinned, STREAMS_SHOWN,
+    FailedCall, Gpu, GpuAdvice, GpuClass, GpuDevice, GpuFramework, GpuGraph, GpuGraphs, GpuPool, GpuStream, GpuTransfer, GpuWaits, Pinned,
+    STREAMS_SHOWN,
 };
 use crate::model::gpu::memory::{Device, Level};
 use crate::model::gpu::transfers::{Group, Key};
@@ -40,6 +41,7 @@ pub fn gpu(image: &ImageEnd) -> Option<Gpu> {
         graphs_total: all_graphs(&g.graphs),
         advice: advice(&g.transfers.groups),
         failed: g.failed.iter().map(|((call, code), count)| FailedCall { call: call.clone(), code: *code, count: *count }).collect(),
+        own_pools: g.pools.clone(),
         unknown_frees: m.unknown_frees,
         unknown_calls: g.unknown_calls.clone(),
         untimed: g.untimed.saturating_add(g.transfers.without_time),
@@ -91,7 +93,12 @@ fn device(g: &GpuEnd, index: u64, start: Nanos) -> GpuDevice {
                 reserved_peak_bytes: Bytes(p.reserved_high),
             })
             .collect(),
+        framework: d.torch.into_iter().map(|t| ("torch".to_owned(), torch(t))).collect(),
     }
+}
+
+fn torch((allocated, reserved): (u64, u64)) -> GpuFramework {
+    GpuFramework { allocated_peak_bytes: Bytes(allocated), reserved_peak_bytes: Bytes(reserved) }
 }
 
 /// `32.0 GT/s PCIe x16`: transfers a second on each lane, less the code of the generation (8 of 10 bits up to 5 GT/s, 128 of 130 from there).

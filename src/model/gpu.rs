@@ -47,6 +47,8 @@ pub struct GpuEnd {
     pub graphs: Graphs,
     /// Names of devices by their numbers.
     pub devices: BTreeMap<u64, String>,
+    /// Frameworks with pools of their own that were loaded.
+    pub pools: Vec<String>,
     /// Their links, as the kernel named them.
     pub links: BTreeMap<u64, String>,
     /// Driver calls that the shim did not know.
@@ -165,6 +167,7 @@ impl Gpu {
                 name::LINK => {
                     end.links.insert(number, text);
                 }
+                name::POOL if !end.pools.contains(&text) => end.pools.push(text),
                 name::UNKNOWN_CALL => end.unknown_calls.push(text),
                 name::TIMING => end.timing = text,
                 _ => {}

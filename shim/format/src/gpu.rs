@@ -336,6 +336,8 @@ pub mod name {
     pub const TIMING: u64 = 3;
     /// A device's link as the kernel shows it, `32.0 GT/s PCIe x16`; the ticket is the device's number.
     pub const LINK: u64 = 4;
+    /// A framework that is loaded and has a pool of its own; the ticket is a running number.
+    pub const POOL: u64 = 5;
 }
 
 /// Device not known.

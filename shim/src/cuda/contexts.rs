@@ -132,6 +132,7 @@ fn name_device(hot: *mut Hot, device: i32) {
         _ => b"off",
     };
     name(hot, gpu::name::TIMING, 0, how);
+    super::frameworks::name_pools(hot);
     let mut text = [0u8; 64];
     let asked = sys::keep_errno(|| match own().device_name {
         // SAFETY: writes a zero-terminated name of at most 63 bytes.

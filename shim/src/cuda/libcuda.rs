@@ -1,11 +1,10 @@
 //! The driver's library in this process: where it is, and what the functions behind the hooks are.
 //!
-//! It is never loaded by us. The first hooked call that finds no real function looks for it among the loaded objects, under the loader's own
-//! lock (`dl_iterate_phdr`): a program that gets here is calling the driver, which takes that lock itself.
+//! It is never loaded by us. The first hooked call that finds no real function looks for it among the loaded objects ([`loaded`]).
 
 use super::call::Entry;
-use crate::{elf, real};
-use core::ffi::{CStr, c_char, c_int, c_void};
+use crate::{elf, loaded};
+use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 /// 0 not looked for since the last `dlsym` of a driver function, 1 found, 2 not there when last looked for.
@@ -65,66 +64,6 @@ pub fn own() -> &'static Own {
     unsafe { &*(&raw const OWN) }
 }
 
-/// What `dl_iterate_phdr` says of an object (the part that is always there).
-#[repr(C)]
-struct Info {
-    base: usize,
-    name: *const c_char,
-    headers: *const libc::Elf64_Phdr,
-    count: u16,
-}
-
-type Look = unsafe extern "C" fn(*const Info, usize, *mut c_void) -> c_int;
-
-unsafe extern "C" fn look(info: *const Info, _: usize, found: *mut c_void) -> c_int {
-    // SAFETY: the loader's data, under its lock; found is a Seen.
-    unsafe {
-        let name = if (*info).name.is_null() { &b""[..] } else { CStr::from_ptr((*info).name).to_bytes() };
-        let file = name.rsplit(|c| *c == b'/').next().unwrap_or(name);
-        if !file.starts_with(b"libcuda.so") {
-            return 0;
-        }
-        let found = &mut *found.cast::<Seen>();
-        for i in 0..(*info).count as usize {
-            let h = &*(*info).headers.add(i);
-            let at = (*info).base.wrapping_add(h.p_vaddr as usize);
-            match h.p_type {
-                libc::PT_DYNAMIC => found.dynamic = at,
-                libc::PT_LOAD => found.end = found.end.max(at + h.p_memsz as usize),
-                _ => {}
-            }
-        }
-        found.base = (*info).base;
-        1
-    }
-}
-
-#[derive(Default)]
-struct Seen {
-    base: usize,
-    end: usize,
-    dynamic: usize,
-}
-
-fn search() -> Option<Seen> {
-    static ITERATE: AtomicUsize = AtomicUsize::new(0);
-    let mut at = ITERATE.load(Relaxed);
-    if at == 0 {
-        at = real::default(b"dl_iterate_phdr") as usize;
-        ITERATE.store(at, Relaxed);
-    }
-    if at == 0 {
-        return None;
-    }
-    let mut seen = Seen::default();
-    // SAFETY: the C library's function and its signature.
-    unsafe {
-        let iterate: unsafe extern "C" fn(Look, *mut c_void) -> c_int = core::mem::transmute(at);
-        iterate(look, (&raw mut seen).cast());
-    }
-    (seen.dynamic != 0).then_some(seen)
-}
-
 /// Whether the library is loaded. Looks for it where that is not known.
 pub fn is_loaded() -> bool {
     match STATE.load(Acquire) {
@@ -135,8 +74,8 @@ pub fn is_loaded() -> bool {
 
 #[cold]
 fn find() -> bool {
-    let Some(seen) = search() else { return false };
-    let object = elf::Object::new(seen.base as u64, seen.dynamic as *const [u64; 2]);
+    let Some(seen) = loaded::find(b"libcuda.so") else { return false };
+    let object = seen.object();
     static SETTLING: AtomicU32 = AtomicU32::new(0);
     if SETTLING.swap(1, AcqRel) == 0 {
         // SAFETY: the object is loaded; one thread settles.

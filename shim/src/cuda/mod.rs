@@ -9,6 +9,7 @@
 
 mod call;
 mod contexts;
+mod frameworks;
 mod graphs;
 mod kernels;
 mod known;
@@ -58,6 +59,7 @@ pub fn forget() {
     streams::forget();
     graphs::forget();
     state::forget();
+    frameworks::forget();
     timing::forget();
     reaper::forget();
 }

@@ -74,6 +74,7 @@ macro_rules! for_each_hook {
     setgroups(n: usize, list: *const u32) -> c_int, process;
     unshare(flags: c_int) -> c_int, process;
     setns(fd: c_int, flags: c_int) -> c_int, process;
+    _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(p: *mut c_void, size: i64, allocated: usize, reserved: usize, device: u16) -> (), torch;
     dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void, lookup;
         }
     };

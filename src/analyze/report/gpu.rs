@@ -31,6 +31,8 @@ pub struct Gpu {
     pub advice: Vec<GpuAdvice>,
     /// Calls that the driver refused.
     pub failed: Vec<FailedCall>,
+    /// Frameworks that were loaded and have pools of their own: what these hand out of their blocks is not known.
+    pub own_pools: Vec<String>,
     /// Frees of what this trace did not see allocated.
     pub unknown_frees: u64,
     /// Driver calls that the program asked for and memshim does not know.
@@ -72,6 +74,16 @@ pub struct GpuDevice {
     /// By class: `device`, `managed`, `pool`, `handle`, `array`, `mipmap`.
     pub classes: BTreeMap<String, GpuClass>,
     pub pools: Vec<GpuPool>,
+    /// What frameworks say of their own allocators.
+    pub framework: BTreeMap<String, GpuFramework>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GpuFramework {
+    /// To tensors.
+    pub allocated_peak_bytes: Bytes,
+    /// In blocks got from the driver.
+    pub reserved_peak_bytes: Bytes,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -44,6 +44,8 @@ pub struct Device {
     pub free: Option<u64>,
     /// Of each pool: reserved now, and the most used and reserved.
     pub pools: BTreeMap<u64, Pool>,
+    /// PyTorch's own figures: most allocated to tensors, most reserved.
+    pub torch: Option<(u64, u64)>,
     pool_blocks: i64,
     pool_reserved: i64,
 }
@@ -203,6 +205,9 @@ impl Memory {
             pool.reserved_high = pool.reserved_high.max(b);
             d.pool_reserved = d.pool_reserved.saturating_add((c as i64).saturating_sub(before as i64));
             d.settle_reserved(e.t);
+        } else if e.flags & 0xff == state::TORCH {
+            let torch = self.device(e.device).torch.get_or_insert_default();
+            *torch = (torch.0.max(a), torch.1.max(b));
         } else if e.flags & 0xff == state::VRAM {
             let d = self.device(e.device);
             let used = b.saturating_sub(a);

@@ -28,6 +28,10 @@ fn name(d: &GpuDevice) -> String {
     }
 }
 
+fn name_of_index(d: &GpuDevice) -> String {
+    d.index.map_or("?".into(), |i| i.to_string())
+}
+
 fn headline(g: &Gpu) -> String {
     let highest = g.devices.iter().max_by_key(|d| d.reserved_peak_bytes);
     let Some(d) = highest else { return "no memory was allocated there".into() };
@@ -52,6 +56,13 @@ fn devices(g: &Gpu) -> Vec<String> {
         ]);
     }
     let mut lines = t.lines();
+    for (d, name, f) in g.devices.iter().flat_map(|d| d.framework.iter().map(move |(name, f)| (d, name, f))) {
+        let (used, kept) = (iec(f.allocated_peak_bytes.0), iec(f.reserved_peak_bytes.0));
+        lines.push(format!("{name} on device {}: peak {used} in tensors, {kept} in its blocks", name_of_index(d)));
+    }
+    if !g.own_pools.is_empty() {
+        lines.push(format!("{} has a pool of its own: what it hands out of its blocks is not known", g.own_pools.join(", ")));
+    }
     let p = &g.pinned;
     if p.peak_bytes.0 > 0 {
         let registered = if p.registered_peak_bytes.0 > 0 {

@@ -1,0 +1,114 @@
+//! Finding a library by name among the objects that are loaded *now*, wherever they were opened from. Under the loader's own lock, by
+//! `dl_iterate_phdr`: so not for hooks of allocations. Its users are hooks of GPU libraries, whose own functions take that lock too.
+
+use crate::{elf, real};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+
+/// Where a library lies.
+#[derive(Clone, Copy, Default)]
+pub struct Library {
+    pub base: usize,
+    pub end: usize,
+    dynamic: usize,
+}
+
+impl Library {
+    /// Its symbol tables.
+    pub fn object(self) -> elf::Object {
+        elf::Object::new(self.base as u64, self.dynamic as *const [u64; 2])
+    }
+}
+
+/// What `dl_iterate_phdr` says of an object (the part that is always there).
+#[repr(C)]
+struct Info {
+    base: usize,
+    name: *const c_char,
+    headers: *const libc::Elf64_Phdr,
+    count: u16,
+}
+
+type Look<T> = unsafe extern "C" fn(*const Info, usize, *mut T) -> c_int;
+
+/// Calls `look` for each object until it returns something else than 0.
+fn each<T>(look: Look<T>, with: &mut T) {
+    static ITERATE: AtomicUsize = AtomicUsize::new(0);
+    let mut at = ITERATE.load(Relaxed);
+    if at == 0 {
+        at = real::default(b"dl_iterate_phdr") as usize;
+        ITERATE.store(at, Relaxed);
+    }
+    if at != 0 {
+        // SAFETY: the C library's function and its signature.
+        unsafe {
+            let iterate: unsafe extern "C" fn(Look<T>, *mut c_void) -> c_int = core::mem::transmute(at);
+            iterate(look, (with as *mut T).cast());
+        }
+    }
+}
+
+unsafe fn name_of<'a>(info: *const Info) -> &'a [u8] {
+    // SAFETY: the loader's data, under its lock.
+    unsafe { if (*info).name.is_null() { b"" } else { CStr::from_ptr((*info).name).to_bytes() } }
+}
+
+struct Wanted<'a> {
+    prefix: &'a [u8],
+    found: Library,
+}
+
+unsafe extern "C" fn look_for(info: *const Info, _: usize, wanted: *mut Wanted) -> c_int {
+    // SAFETY: the loader's data, under its lock; the caller's variable.
+    unsafe {
+        let name = name_of(info);
+        let file = name.rsplit(|c| *c == b'/').next().unwrap_or(name);
+        if !file.starts_with((*wanted).prefix) {
+            return 0;
+        }
+        let found = &mut (*wanted).found;
+        for i in 0..(*info).count as usize {
+            let h = &*(*info).headers.add(i);
+            let at = (*info).base.wrapping_add(h.p_vaddr as usize);
+            match h.p_type {
+                libc::PT_DYNAMIC => found.dynamic = at,
+                libc::PT_LOAD => found.end = found.end.max(at + h.p_memsz as usize),
+                _ => {}
+            }
+        }
+        found.base = (*info).base;
+        1
+    }
+}
+
+/// The first library whose file name begins with `prefix`.
+pub fn find(prefix: &[u8]) -> Option<Library> {
+    let mut wanted = Wanted { prefix, found: Library::default() };
+    each(look_for, &mut wanted);
+    (wanted.found.dynamic != 0).then_some(wanted.found)
+}
+
+struct Marks<'a> {
+    words: &'a [&'a [u8]],
+    seen: u64,
+}
+
+unsafe extern "C" fn mark(info: *const Info, _: usize, marks: *mut Marks) -> c_int {
+    // SAFETY: the loader's data, under its lock; the caller's variable.
+    unsafe {
+        let name = name_of(info);
+        for (i, word) in (*marks).words.iter().enumerate() {
+            if name.windows(word.len()).any(|w| w == *word) {
+                (*marks).seen |= 1 << i;
+            }
+        }
+        0
+    }
+}
+
+/// Which of `words` (64 at most) stand in the path of a loaded object: bit by bit.
+pub fn mentioned(words: &[&[u8]]) -> u64 {
+    let mut marks = Marks { words, seen: 0 };
+    each(mark, &mut marks);
+    marks.seen
+}

@@ -1,0 +1,23 @@
+/* A framework over the driver: PyTorch's own figures, and a library that has a pool of its own. */
+#include "driver.h"
+
+#define MIB (1ull << 20)
+static int torch(char **args)
+{
+    driver(args);
+    void *c10 = dlopen(beside("libc10.so"), RTLD_NOW | RTLD_LOCAL);
+    need(c10 && dlopen(beside("cupy_runtime.so"), RTLD_NOW | RTLD_LOCAL), "%s", dlerror());
+    int (*tell)(int64_t, size_t, size_t, int, int) = dlsym(c10, "c10_tell");
+    int64_t (*sum)(int) = dlsym(c10, "c10_sum");
+    context(0);
+    Ptr block;
+    OKAY(cuMemAlloc_v2, &block, (size_t)(20 * MIB));
+    tell(5 * MIB, 5 * MIB, 20 * MIB, 1, 0);
+    tell(7 * MIB, 12 * MIB, 20 * MIB, 1, 0);
+    tell(-5ll * MIB, 7 * MIB, 20 * MIB, 1, 0);
+    tell(MIB, MIB, 2 * MIB, 1, 1);
+    int calls = tell(100 * MIB, 100 * MIB, 0, 0, -1); /* of the host */
+    line("%d calls, %ld %ld %ld", calls, sum(0), sum(1), sum(2));
+    return 0;
+}
+MODES({"torch", torch})
