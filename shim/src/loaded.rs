@@ -98,7 +98,7 @@ unsafe extern "C" fn mark(info: *const Info, _: usize, marks: *mut Marks) -> c_i
     unsafe {
         let name = name_of(info);
         for (i, word) in (*marks).words.iter().enumerate() {
-            if name.windows(word.len()).any(|w| w == *word) {
+            if (0..name.len()).any(|at| name.get(at..).is_some_and(|rest| rest.starts_with(word))) {
                 (*marks).seen |= 1 << i;
             }
         }

@@ -96,7 +96,7 @@ fn meet(hot: *mut Hot, h: u64) -> Place {
             let Some(at) = CONTEXTS.iter().position(|c| c.handle.load(Relaxed) == 0) else { return (NOWHERE, false) };
             let Some(c) = CONTEXTS.get(at) else { return (NOWHERE, false) };
             c.device.store(device as u32 & 0xff, Relaxed);
-            c.number.store(NUMBERS.fetch_add(1, Relaxed) + 1 & 0xfff, Relaxed);
+            c.number.store((NUMBERS.fetch_add(1, Relaxed) + 1) & 0xfff, Relaxed);
             c.made.store(0, Relaxed);
             c.handle.store(h, Release);
             (place(c, at), true)
