@@ -15,6 +15,7 @@ static const struct { const char *symbol, *name; int version, per_thread; } abi[
 };
 static const char *way = "dlsym";
 static void *library;
+static int driver_version = 13020;
 
 static void *address(const char *symbol)
 {
@@ -25,8 +26,12 @@ static void *address(const char *symbol)
             find2 = dlsym(library, "cuGetProcAddress_v2");
             find1 = dlsym(library, "cuGetProcAddress");
         }
-        const char *name = symbol;
-        int version = 13020, per_thread = 0;
+        char plain[64];
+        snprintf(plain, sizeof plain, "%s", symbol);
+        if (strlen(plain) > 3 && !strncmp(plain + strlen(plain) - 3, "_v2", 3))
+            plain[strlen(plain) - 3] = 0;
+        const char *name = plain;
+        int version = driver_version, per_thread = 0;
         for (unsigned i = 0; i < sizeof abi / sizeof *abi; i++)
             if (!strcmp(abi[i].symbol, symbol))
                 name = abi[i].name, version = abi[i].version, per_thread = abi[i].per_thread;
@@ -58,8 +63,12 @@ static inline void driver(char **args)
 #ifndef BY_LINK
     need(args[0], "how are addresses found?");
     way = args[0];
-    library = dlopen(beside("libcuda.so.1"), RTLD_NOW);
+    /* The fake one, or the one that CUDA_DRIVER names. */
+    const char *path = getenv("CUDA_DRIVER");
+    library = dlopen(path ? path : beside("libcuda.so.1"), RTLD_NOW);
     need(library != 0, "%s", dlerror());
+    R (*version)(int *) = (R (*)(int *))dlsym(library, "cuDriverGetVersion");
+    need(version && !version(&driver_version), "no version of the driver");
 #endif
     OKAY(cuInit, 0);
 }

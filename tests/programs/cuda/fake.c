@@ -83,6 +83,27 @@ API R cuDeviceGetName(char *name, int len, int d)
     snprintf(name, len, "Fake GPU %d", d);
     return OK;
 }
+/* A kernel's function is the number of nanoseconds that it takes: a tenth of a millisecond. */
+API R cuModuleLoadData(void **module, const void *image)
+{
+    *module = (void *)1;
+    return OK;
+}
+API R cuModuleGetFunction(int64_t *f, void *module, const char *name)
+{
+    *f = 100000;
+    return OK;
+}
+API R cuDeviceTotalMem_v2(size_t *bytes, int d)
+{
+    *bytes = total[d];
+    return OK;
+}
+API R cuMemGetAllocationGranularity(size_t *n, const void *properties, int option)
+{
+    *n = 2 << 20;
+    return OK;
+}
 API R cuGetExportTable(const void **table, const void *id)
 {
     *table = 0;
@@ -104,11 +125,13 @@ static const struct { const char *symbol, *name; int version, per_thread; void *
     X(cuInit, 2000) X(cuDriverGetVersion, 2020) X(cuDeviceGetCount, 2000) X(cuDeviceGet, 2000) X(cuDeviceGetName, 2000) X(cuCtxGetCurrent, 4000)
     X(cuCtxSetCurrent, 4000) X(cuCtxGetDevice, 2000) X(cuDevicePrimaryCtxRetain, 7000) X(cuDevicePrimaryCtxGetState, 7000) X(cuEventCreate, 2000)
     X(cuEventQuery, 2000) X(cuStreamIsCapturing, 10000) X(cuPointerGetAttribute, 4000) X(cuThreadExchangeStreamCaptureMode, 10010) X(cuMemTeleportAsync, 13010)
-    X(cuDeviceGetMemPool, 11020) X(cuMemAddressReserve, 10020) X(cuMemAddressFree, 10020) X(cuMemSetAccess, 10020) X(cuMemGetInfo_v2, 3020)
+    X(cuDeviceGetMemPool, 11020) X(cuMemAddressReserve, 10020) X(cuMemAddressFree, 10020) X(cuMemSetAccess, 10020) 
 #undef X
 #define X(name, version, per_thread, f) {#f, name, version, per_thread, f},
     X("cuEventDestroy", 4000, 0, cuEventDestroy_v2) X("cuEventRecord", 2000, 0, cuEventRecord) X("cuEventRecord", 7000, 1, cuEventRecord_ptsz)
     X("cuStreamWaitEvent", 3020, 0, cuStreamWaitEvent) X("cuStreamWaitEvent", 7000, 1, cuStreamWaitEvent_ptsz) X("cuStreamQuery", 2000, 0, cuStreamQuery)
+    X("cuMemGetInfo", 3020, 0, cuMemGetInfo_v2) X("cuDeviceTotalMem", 3020, 0, cuDeviceTotalMem_v2) X("cuModuleLoadData", 2000, 0, cuModuleLoadData)
+    X("cuModuleGetFunction", 2000, 0, cuModuleGetFunction) X("cuMemGetAllocationGranularity", 10020, 0, cuMemGetAllocationGranularity)
     X("cuEventElapsedTime", 2000, 0, cuEventElapsedTime) X("cuEventElapsedTime", 12080, 0, cuEventElapsedTime_v2)
 #undef X
 };
