@@ -449,3 +449,21 @@ fn pytorchs_own_figures_and_pools_by_name() {
     assert_eq!(g.number("/devices/0/peak_bytes"), 20 * MIB);
     assert_eq!(*g.at("/own_pools"), json!(["CuPy"]));
 }
+
+#[test]
+fn a_kill_loses_no_call() {
+    if skipped("a_kill_loses_no_call") {
+        return;
+    }
+    let dir = support::fresh_dir("cuda_killed");
+    let mut c = Command::new(program("rough", "proc"));
+    c.args(["killed", "proc"]).current_dir(&dir).env("PROGRAM_DIR", support::out_dir()).env("LD_PRELOAD", support::shim());
+    let ran = Session::start(&mut c, &dir).finish(Duration::from_secs(60));
+    assert!(ran.status.is_some_and(|s| s.code().is_none()), "{}", support::lossy(&ran.stdout));
+    let text = support::analyze(&dir.join("trace.jsonl")).expect("a report");
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    let g = &report["runs"][0]["gpu"];
+    assert_eq!((&g["devices"][0]["live_bytes"], &g["devices"][0]["peak_bytes"]), (&json!(2 * MIB), &json!(16 * MIB)), "{g}");
+    assert_eq!((&g["transfers"][0]["count"], &g["transfers"][0]["bytes"]), (&json!(35), &json!(35 * MIB)), "{g}");
+    assert_eq!((&g["pinned"]["live_bytes"], &g["lost"]), (&json!(16 * MIB), &json!(0)), "{g}");
+}

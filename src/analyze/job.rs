@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::report::{EndKind, Report, Run};
+use super::report::{EndKind, GpuTransfer, JobGpu, Report, Run};
 use crate::model::units::Bytes;
 
 /// Orders the runs (parents before children), relates them to each other and fills in the job.
@@ -36,6 +36,7 @@ pub fn complete(report: &mut Report) {
     job.worst_rank = peaks.iter().max_by_key(|(rank, peak)| (**peak, std::cmp::Reverse(**rank))).map(|(rank, _)| *rank);
     let mean = peaks.values().map(|b| b.0 as f64).sum::<f64>() / peaks.len().max(1) as f64;
     job.imbalance = job.worst_rank.and_then(|r| peaks.get(&r)).filter(|_| mean > 0.0).map(|worst| worst.0 as f64 / mean);
+    job.gpus = gpus(runs);
     const MIB: u64 = 1 << 20;
     job.request_mem_bytes = Bytes((job.peak_bytes.0 + job.peak_bytes.0 / 10).div_ceil(MIB) * MIB);
 }
@@ -78,6 +79,33 @@ fn together<'a>(runs: impl Iterator<Item = &'a Run>) -> (Bytes, f64) {
         }
     }
     (Bytes(most), at)
+}
+
+/// Each device once, with what all processes did on it.
+fn gpus(runs: &[Run]) -> Vec<JobGpu> {
+    let mut all = BTreeMap::<(&str, u64), JobGpu>::new();
+    for r in runs {
+        let Some(g) = &r.gpu else { continue };
+        let moved = |direction: &str, device: u64| {
+            let of = |t: &&GpuTransfer| t.direction == direction && t.device == Some(device);
+            g.transfers.iter().filter(of).fold(0u64, |sum, t| sum.saturating_add(t.bytes.0))
+        };
+        for d in &g.devices {
+            let Some(index) = d.index else { continue };
+            let of = all.entry((&r.host, index)).or_insert_with(|| JobGpu { host: r.host.clone(), index, ..JobGpu::default() });
+            let add = |a: &mut Bytes, b: u64| *a = Bytes(a.0.saturating_add(b));
+            of.name = of.name.take().or_else(|| d.name.clone());
+            of.total_bytes = of.total_bytes.max(d.total_bytes);
+            of.used_peak_bytes = of.used_peak_bytes.max(d.used_peak_bytes);
+            of.processes += 1;
+            of.ranks.extend(r.rank.filter(|rank| !of.ranks.contains(rank)));
+            add(&mut of.peak_sum_bytes, d.peak_bytes.0);
+            add(&mut of.reserved_peak_sum_bytes, d.reserved_peak_bytes.0);
+            add(&mut of.h2d_bytes, moved("H2D", index));
+            add(&mut of.d2h_bytes, moved("D2H", index));
+        }
+    }
+    all.into_values().collect()
 }
 
 /// Parents before their children, siblings by start, images of a process in order.
@@ -131,6 +159,20 @@ mod tests {
         assert_eq!(report.job.peak_at_s, Some(5.0));
         assert_eq!((report.job.worst_rank, report.job.ranks, report.job.processes), (Some(0), 2, 2));
         assert_eq!(report.job.imbalance, Some(200.0 / 150.0));
+    }
+
+    #[test]
+    fn a_device_of_several_processes_is_one_line() {
+        use super::super::report::{Gpu, GpuDevice};
+        let on = |pid: u32, devices: &[(u64, u64)]| {
+            let device = |&(index, peak): &(u64, u64)| GpuDevice { index: Some(index), peak_bytes: Bytes(peak), ..GpuDevice::default() };
+            let gpu = Gpu { devices: devices.iter().map(device).collect(), ..Gpu::default() };
+            Run { gpu: Some(gpu), ..run(pid, pid as i64, 100.0, &[(0.0, 1)]) }
+        };
+        let mut report = Report { runs: vec![on(1, &[(0, 10)]), on(2, &[(0, 20), (1, 5)])], ..Report::default() };
+        complete(&mut report);
+        let rows: Vec<_> = report.job.gpus.iter().map(|g| (g.index, g.processes, g.peak_sum_bytes.0, g.ranks.clone())).collect();
+        assert_eq!(rows, [(0, 2, 30, vec![1, 2]), (1, 1, 5, vec![2])]);
     }
 
     #[test]

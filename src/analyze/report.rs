@@ -369,6 +369,8 @@ pub struct Job {
     pub worst_rank: Option<i64>,
     /// What to ask the scheduler for: the peak and 10 %, in whole MiB.
     pub request_mem_bytes: Bytes,
+    /// GPUs by host and number.
+    pub gpus: Vec<JobGpu>,
     /// Trace bytes and events read.
     pub trace_bytes: Bytes,
     pub events_read: u64,

@@ -222,3 +222,22 @@ pub struct FailedCall {
     pub code: u32,
     pub count: u64,
 }
+
+/// A device as all processes of the job used it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct JobGpu {
+    pub host: String,
+    pub index: u64,
+    pub name: Option<String>,
+    pub total_bytes: Option<Bytes>,
+    /// Processes that called its driver, and their ranks.
+    pub processes: u64,
+    pub ranks: Vec<i64>,
+    /// Sums of the processes' own peaks, which need not have been at one time.
+    pub peak_sum_bytes: Bytes,
+    pub reserved_peak_sum_bytes: Bytes,
+    /// Most in use at a look, by whatever.
+    pub used_peak_bytes: Option<Bytes>,
+    pub h2d_bytes: Bytes,
+    pub d2h_bytes: Bytes,
+}

@@ -28,6 +28,7 @@ pub fn job(page: &mut Page, report: &Report, shown: Option<&Run>) {
     }
     let tree = tree(report, shown, page.room());
     page.block("", tree);
+    page.block("", gpus(report));
     page.gap();
 }
 
@@ -51,6 +52,35 @@ fn tree(report: &Report, shown: Option<&Run>, room: usize) -> Vec<String> {
         lines.push(format!("and {} with lower peaks (all in --json)", count((processes.len() - kept.len()) as u64)));
     }
     lines.push("* shown below".into());
+    lines
+}
+
+const GPUS_SHOWN: usize = 16;
+
+/// The job's GPUs, where more than one process used any.
+fn gpus(report: &Report) -> Vec<String> {
+    let all = &report.job.gpus;
+    if report.runs.iter().filter(|r| r.gpu.is_some()).count() < 2 {
+        return Vec::new();
+    }
+    let mut t = Table::with_text_last();
+    t.row(["GPU", "processes", "peaks, summed", "reserved, summed", "most in use", "H2D", "D2H", "name"]);
+    for g in all.iter().take(GPUS_SHOWN) {
+        t.row([
+            if report.job.hosts > 1 { format!("{}:{}", g.host, g.index) } else { g.index.to_string() },
+            count(g.processes),
+            iec(g.peak_sum_bytes.0),
+            iec(g.reserved_peak_sum_bytes.0),
+            g.used_peak_bytes.map_or("–".into(), |b| iec(b.0)),
+            iec(g.h2d_bytes.0),
+            iec(g.d2h_bytes.0),
+            g.name.clone().unwrap_or_default(),
+        ]);
+    }
+    let mut lines = t.lines();
+    if all.len() > GPUS_SHOWN {
+        lines.push(format!("and {} more (all in --json)", all.len() - GPUS_SHOWN));
+    }
     lines
 }
 

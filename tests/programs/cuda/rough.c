@@ -96,6 +96,19 @@ static int many(char **args)
     return 0;
 }
 
+/* Killed in the middle of its work: what was done is known. */
+static int killed(char **args)
+{
+    prepare(args);
+    copies(30);
+    OKAY(cuStreamSynchronize, a);
+    OKAY(cuMemFree_v2, dev);
+    OKAY(cuMemAlloc_v2, &dev, (size_t)(2 * MIB));
+    copies(5);
+    kill(getpid(), SIGKILL);
+    return 0;
+}
+
 /* For measuring by hand: nanoseconds a copy that the driver does in no time. */
 static int cost(char **args)
 {
@@ -138,4 +151,4 @@ static int main_leaves(char **args)
 }
 
 MODES({"forks", forks}, {"reset_in_flight", reset_in_flight}, {"exit_with_work", exit_with_work}, {"threads_leave_captures", threads_leave_captures},
-      {"many", many}, {"cost", cost}, {"main_leaves", main_leaves})
+      {"many", many}, {"killed", killed}, {"cost", cost}, {"main_leaves", main_leaves})
