@@ -11,7 +11,7 @@
 //! A NAME record has text instead: seven bytes a word, low byte first.
 
 /// Driver calls that are events, by the name without the suffixes of their versions. New ones at the end.
-pub const CALLS: [&str; 111] = [
+pub const CALLS: [&str; 112] = [
     "cuArray3DCreate",
     "cuArrayCreate",
     "cuArrayDestroy",
@@ -123,6 +123,7 @@ pub const CALLS: [&str; 111] = [
     "cuStreamDestroy",
     "cuStreamEndCapture",
     "cuStreamSynchronize",
+    "cuGraphAddNode",
 ];
 
 /// Number where a row is of no call: what is seen beside them.
@@ -289,7 +290,7 @@ pub mod graph {
     /// a: the executable graph, b: the stream.
     pub const LAUNCH: u64 = 9;
     pub const UPLOAD: u64 = 10;
-    /// a: the graph, b: bytes.
+    /// a: the graph, b: bytes, d: direction.
     pub const ADD_COPY: u64 = 11;
     pub const ADD_SET: u64 = 12;
     /// a: the graph, b: the child.

@@ -104,6 +104,9 @@ fn meet(hot: *mut Hot, h: u64) -> Place {
     };
     let Some((place, new)) = added else { return NOWHERE };
     if new {
+        if place.context == 1 {
+            super::reaper::end_before_driver();
+        }
         row(hot, place, context::SEEN, h, ticket());
         name_device(hot, device);
         sys::keep_errno(|| state::look(hot, place, sys::now()));

@@ -124,6 +124,19 @@ pub unsafe fn changed(c: &Call, what: u64, a: u64, b: u64) -> i32 {
     r
 }
 
+/// A node was added: what it does, bytes or the child graph, direction.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn added(c: &Call, node: Option<(u64, u64, u64)>) -> i32 {
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    if let Some((what, b, direction)) = node {
+        leave(c, r, what, ticket(), [c.word(1) as u64, b, sys::now() - c.t, direction]);
+    }
+    r
+}
+
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn launch(c: &Call) -> i32 {

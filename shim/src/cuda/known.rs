@@ -3,7 +3,7 @@
 
 /// In alphabetical order.
 #[rustfmt::skip]
-pub const NOT_HOOKED: [&str; 374] = [
+pub const NOT_HOOKED: [&str; 373] = [
     "cuArray3DGetDescriptor", "cuArrayGetDescriptor", "cuArrayGetMemoryRequirements", "cuArrayGetPlane", "cuArrayGetSparseProperties",
     "cuCheckpointOperationComplete", "cuCheckpointProcessCheckpoint", "cuCheckpointProcessGetRestoreThreadId",
     "cuCheckpointProcessGetState", "cuCheckpointProcessLock", "cuCheckpointProcessRestore", "cuCheckpointProcessUnlock",
@@ -30,7 +30,7 @@ pub const NOT_HOOKED: [&str; 374] = [
     "cuGetErrorName", "cuGetErrorString", "cuGetExportTable", "cuGraphAddBatchMemOpNode", "cuGraphAddDependencies",
     "cuGraphAddEmptyNode", "cuGraphAddEventRecordNode", "cuGraphAddEventWaitNode", "cuGraphAddExternalSemaphoresSignalNode",
     "cuGraphAddExternalSemaphoresWaitNode", "cuGraphAddHostNode", "cuGraphAddKernelNode", "cuGraphAddMemAllocNode",
-    "cuGraphAddMemFreeNode", "cuGraphAddNode", "cuGraphBatchMemOpNodeGetParams", "cuGraphBatchMemOpNodeSetParams",
+    "cuGraphAddMemFreeNode", "cuGraphBatchMemOpNodeGetParams", "cuGraphBatchMemOpNodeSetParams",
     "cuGraphChildGraphNodeGetGraph", "cuGraphConditionalHandleCreate", "cuGraphDebugDotPrint", "cuGraphDestroyNode",
     "cuGraphEventRecordNodeGetEvent", "cuGraphEventRecordNodeSetEvent", "cuGraphEventWaitNodeGetEvent", "cuGraphEventWaitNodeSetEvent",
     "cuGraphExecBatchMemOpNodeSetParams", "cuGraphExecEventRecordNodeSetEvent", "cuGraphExecEventWaitNodeSetEvent",

@@ -14,7 +14,7 @@ use crate::hooks::heap::ready;
 use crate::lane::{self, Hot};
 use crate::real::REAL;
 use crate::{drain, snapshot, sys};
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use sys::sys;
 
@@ -30,15 +30,46 @@ static TOLD: AtomicU64 = AtomicU64::new(0);
 const PAUSE_NS: u64 = 1_000_000;
 /// With more pairs in flight it looks more often, so that there are free ones.
 const MANY: u32 = 1024;
+/// Streams that one look asks: so many at a thousand a second.
+const STREAMS_A_LOOK: usize = 64;
 /// What lies further back is not told by a look.
 const STALE_NS: u64 = 10_000_000;
 /// Asleep it looks this often whether the program's threads are all gone.
 const IDLE_NS: u64 = 200_000_000;
 
+/// The process is at its end: the driver is asked nothing any more.
+static ENDING: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the driver is about to go, or gone.
+pub fn is_ending() -> bool {
+    ENDING.load(Relaxed) != 0
+}
+
+unsafe extern "C" {
+    fn on_exit(f: unsafe extern "C" fn(c_int, *mut c_void), arg: *mut c_void) -> c_int;
+}
+
+/// Handlers run last registered first: registered at the first context, after the driver's own, this one runs before it.
+pub fn end_before_driver() {
+    // SAFETY: a plain registration.
+    sys::keep_errno(|| unsafe { on_exit(driver_ends, core::ptr::null_mut()) });
+}
+
+unsafe extern "C" fn driver_ends(_: c_int, _: *mut c_void) {
+    sys::keep_errno(|| {
+        hurry();
+        ENDING.store(1, SeqCst);
+        let until = sys::now() + 100_000_000;
+        while (timing::REAPING.load(SeqCst) != 0 || LOOKING.load(SeqCst) != 0) && sys::now() < until {
+            sys::yield_now();
+        }
+    });
+}
+
 /// There is work to ask after.
 pub fn wake(hot: *mut Hot) {
     // SAFETY: settings are read-only.
-    if unsafe { CONFIG.gpu } != GPU_EVENTS {
+    if unsafe { CONFIG.gpu } != GPU_EVENTS || is_ending() {
         return;
     }
     if STATE.load(Acquire) == 0 {
@@ -83,7 +114,7 @@ unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
     }
     let hot = ready();
     let mut relaxed = false;
-    while !hot.is_null() && lane::current() == hot {
+    while !hot.is_null() && lane::current() == hot && !is_ending() {
         let work = pass(hot, &mut relaxed);
         if work {
             sys::pause(if timing::pending() > MANY { PAUSE_NS / 20 } else { PAUSE_NS });
@@ -131,7 +162,7 @@ fn pass(hot: *mut Hot, relaxed: &mut bool) -> bool {
             continue;
         }
         timing::REAPING.store(slot as u32 + 1, SeqCst);
-        if !timing::is_dying(hot, slot) && enter(handle, relaxed) {
+        if !is_ending() && !timing::is_dying(hot, slot) && enter(handle, relaxed) {
             if timed {
                 timing::refresh_anchor(hot, slot);
                 timing::reap(hot, slot);
@@ -179,7 +210,7 @@ fn leave() {
 /// Streams that can have work are asked whether they have any.
 fn look_at_streams(slot: usize) {
     let Some(query) = own().stream_query else { return };
-    for s in streams::awake_in(slot) {
+    for s in streams::awake_in(slot).take(STREAMS_A_LOOK) {
         let handle = s.handle.load(Relaxed);
         // The thread's own default stream would be ours.
         if handle == 2 {
@@ -235,6 +266,7 @@ pub fn hurry() {
 /// A forked child has none.
 pub fn forget() {
     STATE.store(0, Relaxed);
+    ENDING.store(0, Relaxed);
     ASLEEP.store(0, Relaxed);
     LOOKING.store(0, Relaxed);
 }

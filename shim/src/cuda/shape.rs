@@ -134,6 +134,10 @@ pub enum Shape {
     AddSetNode,
     /// (node*, graph, dependencies, count, child)
     AddChildNode,
+    /// (node*, graph, dependencies, …, parameters): a node of any kind; the place of the parameters.
+    AddNode(u8),
+    /// Only passed on.
+    Pass,
     /// (function, six dimensions, shared bytes, stream, …)
     Kernel,
     /// (configuration, function, …)
@@ -198,13 +202,14 @@ pub unsafe fn run(c: &Call) -> i32 {
             Shape::ExecUpdate => graphs::changed(c, graph::UPDATE, c.word(0) as u64, c.word(1) as u64),
             Shape::ExecNodeUpdate => graphs::changed(c, graph::NODE_UPDATE, c.word(0) as u64, 0),
             Shape::AddChildNode => graphs::changed(c, graph::ADD_CHILD, c.word(1) as u64, c.word(4) as u64),
-            Shape::AddCopyNode => graphs::changed(c, graph::ADD_COPY, c.word(1) as u64, transfers::bytes_of_volume(c.word(4))),
-            Shape::AddSetNode => graphs::changed(c, graph::ADD_SET, c.word(1) as u64, transfers::bytes_of_set_node(c.word(4))),
+            Shape::AddCopyNode => graphs::added(c, transfers::node_of_copy(c, c.word(4))),
+            Shape::AddNode(at) => graphs::added(c, transfers::node(c, c.word(at as usize))),
+            Shape::AddSetNode => graphs::added(c, transfers::node_of_set(c.word(4))),
             Shape::GraphLaunch => graphs::launch(c),
             Shape::GraphUpload => graphs::changed(c, graph::UPLOAD, c.word(0) as u64, c.stream(1)),
             Shape::Kernel => kernels::launch(c, c.stream(8)),
             Shape::KernelEx => kernels::launch(c, kernels::stream_of_configuration(c)),
-            Shape::Lookup => c.make(),
+            Shape::Lookup | Shape::Pass => c.make(),
         }
     }
 }

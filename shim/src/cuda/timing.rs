@@ -89,7 +89,7 @@ unsafe fn clock_of(slot: usize) -> Option<&'static mut Clock> {
 
 /// Takes a pair and records its first event. `None`: this call is not timed.
 pub fn begin(hot: *mut Hot, place: Place, stream: u64) -> Option<u32> {
-    if mode() != GPU_EVENTS || place.slot >= CONTEXTS_MOST {
+    if mode() != GPU_EVENTS || place.slot >= CONTEXTS_MOST || reaper::is_ending() {
         return None;
     }
     let record = own().event_record?;

@@ -9,7 +9,7 @@ use super::memory::{int_of, word_of};
 use super::shape::Way;
 use super::{ranges, state, timing};
 use crate::sys;
-use memshim_format::gpu::{NO_DEVICE, class, copy, direction, kind, memory};
+use memshim_format::gpu::{NO_DEVICE, class, copy, direction, graph, kind, memory};
 
 /// One end of a copy.
 #[derive(Clone, Copy)]
@@ -188,9 +188,36 @@ pub fn bytes_of_volume(at: usize) -> u64 {
     w(22).wrapping_mul(w(23)).wrapping_mul(w(24))
 }
 
-/// Bytes that a memset node writes: (address, pitch, value, element's bytes, width, height).
-pub fn bytes_of_set_node(at: usize) -> u64 {
-    int_of(at, 20) * word_of(at, 24) * word_of(at, 32).max(1)
+/// A memset node: (address, pitch, value, element's bytes, width, height).
+pub fn node_of_set(at: usize) -> Option<(u64, u64, u64)> {
+    let bytes = int_of(at, 20).wrapping_mul(word_of(at, 24)).wrapping_mul(word_of(at, 32).max(1));
+    Some((graph::ADD_SET, bytes, direction::MEMSET))
+}
+
+/// A copy node, whose parameters are a copy in three dimensions.
+pub fn node_of_copy(c: &Call, at: usize) -> Option<(u64, u64, u64)> {
+    let place = c.place();
+    let w = |i: usize| word_of(at, i * 8);
+    let (to, from) = (end(c, place, w(15), w(16), w(17), w(19)), end(c, place, w(4), w(5), w(6), w(8)));
+    let k = between(to, from, bytes_of_volume(at), place);
+    Some((graph::ADD_COPY, k.bytes, k.direction))
+}
+
+/// A node of any kind: kind, three reserved words, then the kind's parameters.
+pub fn node(c: &Call, at: usize) -> Option<(u64, u64, u64)> {
+    const COPY: u64 = 1;
+    const SET: u64 = 2;
+    const CHILD: u64 = 4;
+    if at == 0 {
+        return None;
+    }
+    match int_of(at, 0) {
+        // Behind flags and a context.
+        COPY => node_of_copy(c, at + 32),
+        SET => node_of_set(at + 16),
+        CHILD => Some((graph::ADD_CHILD, word_of(at, 16), 0)),
+        _ => None,
+    }
 }
 
 /// # Safety

@@ -57,7 +57,7 @@ impl Graphs {
     }
 
     pub fn event(&mut self, e: &Event) {
-        let [a, b, wall, ..] = e.words;
+        let [a, b, wall, d, ..] = e.words;
         let what = e.flags & 0xff;
         if e.code != 0 {
             if what == graph::CAPTURE_END {
@@ -104,9 +104,10 @@ impl Graphs {
                 self.execs.remove(&a);
             }
             graph::ADD_COPY | graph::ADD_SET => {
-                let direction = if what == graph::ADD_SET { direction::MEMSET } else { direction::D2D };
-                let g = self.graphs.entry(a).or_default();
-                g.bytes[direction as usize] = g.bytes[direction as usize].saturating_add(b);
+                let direction = if what == graph::ADD_SET { direction::MEMSET } else { d };
+                if let Some(sum) = self.graphs.entry(a).or_default().bytes.get_mut(direction as usize) {
+                    *sum = sum.saturating_add(b);
+                }
             }
             graph::ADD_CHILD => {
                 let child = self.graphs.get(&b).copied().unwrap_or_default();

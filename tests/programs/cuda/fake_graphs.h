@@ -137,6 +137,19 @@ API R cuGraphAddMemsetNode(void **node, Graph g, void **d, size_t n, const struc
     uint64_t bytes = p->element * p->w * p->h;
     return add("cuGraphAddMemsetNode", g, 0, took(bytes, SET));
 }
+struct node { int type, reserved[3]; union { struct { int flags, reserved; Context c; struct volume p; } copy; struct set_node set; Graph child; } of; };
+static R add_node(Graph g, const struct node *n)
+{
+    switch (n->type) {
+    case 1: return cuGraphAddMemcpyNode(0, g, 0, 0, &n->of.copy.p, 0);
+    case 2: return cuGraphAddMemsetNode(0, g, 0, 0, &n->of.set, 0);
+    case 4: return add("cuGraphAddNode", g, n->of.child->copied, n->of.child->took);
+    }
+    return add("cuGraphAddNode", g, 0, 1000);
+}
+API R cuGraphAddNode(void **node, Graph g, void **d, size_t n, struct node *p) { return add_node(g, p); }
+API R cuGraphAddNode_v2(void **node, Graph g, void **d, void *data, size_t n, struct node *p) { return add_node(g, p); }
+API R cuGraphAddNode_v3(void **node, Graph g, void **d, void *data, size_t n, struct node *p, void *more, void *last) { return last == (void *)7 ? OK : INVALID_VALUE; }
 API R cuGraphAddChildGraphNode(void **node, Graph g, void **d, size_t n, Graph child) { return add("cuGraphAddChildGraphNode", g, child->copied, child->took); }
 API R cuGraphExecMemcpyNodeSetParams(Exec e, void *node, const struct volume *p, Context c) { return OK; }
 API R cuGraphExecMemsetNodeSetParams(Exec e, void *node, const struct set_node *p, Context c) { return OK; }

@@ -86,6 +86,12 @@ static int graphs(char **args)
     OKAY(cuGraphAddMemcpyNode, &node, made, (void *)0, (size_t)0, copy, (Context)0);
     OKAY(cuGraphAddMemsetNode, &node, made, (void *)0, (size_t)0, &set, (Context)0);
     OKAY(cuGraphAddChildGraphNode, &node, made, (void *)0, (size_t)0, clone);
+    struct { int type, reserved[3]; union { struct { int flags, reserved; Context c; uint64_t p[25]; } copy; Graph child; } of; } any = {1};
+    any.of.copy.p[4] = 1, any.of.copy.p[5] = pinned, any.of.copy.p[15] = 2, any.of.copy.p[17] = dev;
+    any.of.copy.p[22] = 3000, any.of.copy.p[23] = any.of.copy.p[24] = 1;
+    OKAY(cuGraphAddNode, &node, made, (void *)0, (size_t)0, &any);
+    OKAY(cuGraphAddNode_v2, &node, made, (void *)0, (void *)0, (size_t)0, &any);
+    OKAY(cuGraphAddNode_v3, &node, made, (void *)0, (void *)0, (size_t)0, &any, (void *)0, (void *)7);
     OKAY(cuGraphInstantiate_v2, &f, made, (void *)0, (char *)0, (size_t)0);
     for (int i = 0; i < 4; i++)
         OKAY(cuGraphLaunch, f, b);
