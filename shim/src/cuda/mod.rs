@@ -18,6 +18,7 @@ pub mod line;
 mod lock;
 mod lookup;
 mod memory;
+mod pairs;
 mod ranges;
 mod reaper;
 mod shape;

@@ -7,6 +7,7 @@
 
 use super::contexts::{self, CONTEXTS, MOST as CONTEXTS_MOST, Place};
 use super::libcuda::own;
+use super::pairs::{self, clock_of, first, give, pair, put_back, take};
 use super::{graphs, lock, reaper};
 use crate::config::{CONFIG, GPU_EVENTS, GPU_OFF};
 use crate::lane::{Hot, push};
@@ -15,36 +16,6 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use memshim_format::gpu::{self, kind, state};
 use memshim_format::record::{ARG_WORD, op, start};
 
-/// Pairs at most; copies beyond that many in flight are not timed.
-const PAIRS: usize = 8192;
-
-struct Pair {
-    begins: usize,
-    ends: usize,
-    ticket: u64,
-    /// The next in its list, as number + 1.
-    next: u32,
-}
-
-/// What a context needs to time: lists of pairs (by number + 1), the anchor.
-#[derive(Clone, Copy)]
-struct Clock {
-    free: u32,
-    /// Pairs in flight, the first recorded first.
-    head: u32,
-    tail: u32,
-    anchor: usize,
-    anchor_at: u64,
-    stream: usize,
-    /// Its context is about to end.
-    dying: bool,
-}
-
-const NONE: Clock = Clock { free: 0, head: 0, tail: 0, anchor: 0, anchor_at: 0, stream: 0, dying: false };
-
-static mut MEMORY: *mut Pair = core::ptr::null_mut();
-static mut USED: u32 = 0;
-static mut CLOCKS: [Clock; CONTEXTS_MOST] = [NONE; CONTEXTS_MOST];
 /// Pairs in flight.
 static PENDING: AtomicU32 = AtomicU32::new(0);
 /// Copies that got no pair since the last row. (A pair that gives no time is a copy marked as timed whose TIME row is missing.)
@@ -77,16 +48,6 @@ pub fn pending() -> u32 {
     PENDING.load(Acquire)
 }
 
-unsafe fn pair(i: u32) -> &'static mut Pair {
-    // SAFETY: the caller's number is of a pair handed out, which is one thread's at a time.
-    unsafe { &mut *MEMORY.add(i as usize) }
-}
-
-unsafe fn clock_of(slot: usize) -> Option<&'static mut Clock> {
-    // SAFETY: only used under the lock.
-    unsafe { (*(&raw mut CLOCKS)).get_mut(slot) }
-}
-
 /// Takes a pair and records its first event. `None`: this call is not timed.
 pub fn begin(hot: *mut Hot, place: Place, stream: u64) -> Option<u32> {
     if mode() != GPU_EVENTS || place.slot >= CONTEXTS_MOST || reaper::is_ending() {
@@ -109,45 +70,6 @@ pub fn begin(hot: *mut Hot, place: Place, stream: u64) -> Option<u32> {
             None
         }
     })
-}
-
-/// # Safety
-/// The lock is held.
-unsafe fn take(slot: usize) -> Option<u32> {
-    // SAFETY: the caller's lock.
-    unsafe {
-        let c = clock_of(slot)?;
-        if c.dying {
-            return None;
-        }
-        if c.free != 0 {
-            let i = c.free - 1;
-            c.free = pair(i).next;
-            return Some(i);
-        }
-        if MEMORY.is_null() {
-            MEMORY = sys::map_anon(PAIRS * size_of::<Pair>()).cast();
-        }
-        if MEMORY.is_null() || USED as usize >= PAIRS {
-            return None;
-        }
-        USED += 1;
-        let i = USED - 1;
-        *pair(i) = Pair { begins: 0, ends: 0, ticket: 0, next: 0 };
-        Some(i)
-    }
-}
-
-/// # Safety
-/// The lock is held.
-unsafe fn give(slot: usize, i: u32) {
-    // SAFETY: the caller's lock.
-    unsafe {
-        if let Some(c) = clock_of(slot) {
-            pair(i).next = c.free;
-            c.free = i + 1;
-        }
-    }
 }
 
 /// Makes what is missing: the events of a pair, the context's anchor.
@@ -255,37 +177,6 @@ pub fn end(hot: *mut Hot, place: Place, pair_of_call: Option<u32>, stream: u64, 
         UNTIMED.fetch_add(1, Relaxed);
     }
     recorded
-}
-
-/// # Safety
-/// The lock is held.
-unsafe fn first(slot: usize) -> Option<u32> {
-    // SAFETY: the caller's lock.
-    unsafe {
-        let c = clock_of(slot)?;
-        let i = c.head.checked_sub(1)?;
-        c.head = pair(i).next;
-        if c.head == 0 {
-            c.tail = 0;
-        }
-        Some(i)
-    }
-}
-
-/// # Safety
-/// The lock is held.
-unsafe fn put_back(slot: usize, waiting: &[u32]) {
-    // SAFETY: the caller's lock.
-    unsafe {
-        let Some(c) = clock_of(slot) else { return };
-        for &i in waiting.iter().rev() {
-            pair(i).next = c.head;
-            c.head = i + 1;
-            if c.tail == 0 {
-                c.tail = i + 1;
-            }
-        }
-    }
 }
 
 /// Pairs that one look passes over because their streams are not so far yet.
@@ -410,19 +301,9 @@ pub fn context_goes_on(slot: usize) {
 
 /// It has ended, with its events: pairs still in flight stay without a time.
 pub fn context_ended(slot: usize) {
-    // SAFETY: the clock is nobody's: the context is gone.
-    unsafe {
-        let Some(c) = clock_of(slot) else { return };
-        let mut left = 0;
-        let mut i = c.head;
-        while i != 0 {
-            left += 1;
-            i = pair(i - 1).next;
-        }
-        PENDING.fetch_sub(left, Release);
-        // Their slots are lost with their events; contexts do not come and go by the thousand.
-        *c = NONE;
-    }
+    // SAFETY: the context is gone.
+    let left = unsafe { pairs::drop_all(slot) };
+    PENDING.fetch_sub(left, Release);
 }
 
 /// Leaves a row of what could not be timed since the last, if anything.
@@ -437,11 +318,7 @@ pub fn tell_untimed(hot: *mut Hot) {
 
 /// A forked child has none of it.
 pub fn forget() {
-    // SAFETY: one thread.
-    unsafe {
-        USED = 0;
-        CLOCKS = [NONE; CONTEXTS_MOST];
-    }
+    pairs::forget();
     PENDING.store(0, Relaxed);
     UNTIMED.store(0, Relaxed);
     REAPING.store(0, Relaxed);

@@ -1,0 +1,122 @@
+//! Promises about GPUs, held on a driver of our own (`tests/programs/cuda/fake.c`), whose clock is moved by waiting alone: so bytes, counts
+//! and device times are known to the digit.
+#[path = "../support/mod.rs"]
+mod support;
+
+mod lookups;
+mod memory;
+mod rough;
+mod streams;
+mod transfers;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use support::{Mode, Need, Session};
+
+/// How a program finds the driver's functions.
+const WAYS: [&str; 4] = ["dlsym", "proc", "proc1", "linked"];
+
+struct Gpu {
+    stdout: String,
+    run: Value,
+}
+
+fn driver() -> PathBuf {
+    support::build("cuda/fake.c", "libcuda.so.1", &["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1"])
+}
+
+fn program(source: &str, way: &str) -> PathBuf {
+    driver();
+    for (source, made) in [("plugin", "libcuda_plugin.so"), ("c10", "libc10.so"), ("plugin", "cupy_runtime.so")] {
+        support::build(&format!("cuda/{source}.c"), made, &["-shared", "-fPIC"]);
+    }
+    let dir = support::out_dir().to_str().expect("a path in UTF-8");
+    let (built, flags) = match way {
+        "linked" => ("linked", vec!["-DBY_LINK".to_owned(), format!("-L{dir}"), "-l:libcuda.so.1".to_owned(), format!("-Wl,-rpath,{dir}")]),
+        _ => ("looked_up", vec![]),
+    };
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    support::build(&format!("cuda/{source}.c"), &format!("cuda_{source}_{built}"), &flags)
+}
+
+/// Runs a mode of a program bare and preloaded: it must say and do the same; then its report.
+fn gpu_with(source: &str, mode: &str, way: &str, memshim: Mode, env: &[(&str, &str)]) -> Gpu {
+    let name = format!("cuda_{source}_{mode}_{way}_{memshim:?}_{}", env.iter().map(|(_, v)| *v).collect::<Vec<_>>().join("_"));
+    let dir = support::fresh_dir(&name);
+    driver();
+    let go = |preload: bool| {
+        let at = dir.join(if preload { "with" } else { "bare" });
+        std::fs::create_dir_all(&at).expect("a folder");
+        let mut c = match source.strip_suffix(".py") {
+            Some(_) => {
+                let mut c = Command::new(support::python().expect("checked before"));
+                c.arg(support::root().join("tests/programs/cuda").join(source));
+                c
+            }
+            None => Command::new(program(source, way)),
+        };
+        c.args([mode, way]).current_dir(&at).env("PROGRAM_DIR", support::out_dir());
+        if preload {
+            let level = if memshim == Mode::Fast { "fast" } else { "full" };
+            c.env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", level).envs(env.iter().copied());
+        }
+        Session::start(&mut c, &at).finish(Duration::from_secs(60))
+    };
+    let (bare, with) = (go(false), go(true));
+    let ended = |r: &support::Ran| r.status.map(|s| s.code());
+    assert_eq!(support::lossy(&with.stdout), support::lossy(&bare.stdout), "{name}: stdout; stderr: {}", support::lossy(&with.stderr));
+    assert_eq!((ended(&with), &with.stderr), (ended(&bare), &bare.stderr), "{name}");
+    assert!(bare.status.is_some_and(|s| s.success()), "{name}: {}", support::lossy(&bare.stdout));
+    let text = support::analyze(&dir.join("with/trace.jsonl")).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let mut report: Value = serde_json::from_str(&text).expect("JSON");
+    let run = report["runs"][0].take();
+    support::conserved(&json!({"runs": [run]}), false).unwrap_or_else(|why| panic!("{name}: {why}"));
+    assert!(run["gpu"].is_null() || run["gpu"]["lost"] == 0, "{name}");
+    Gpu { stdout: support::lossy(&with.stdout), run }
+}
+
+fn gpu(source: &str, mode: &str, way: &str) -> Gpu {
+    gpu_with(source, mode, way, Mode::Full, &[])
+}
+
+fn skipped(test: &str) -> bool {
+    support::lacks(test, &[Need::Preload])
+}
+
+impl Gpu {
+    fn at(&self, pointer: &str) -> &Value {
+        self.run["gpu"].pointer(pointer).unwrap_or_else(|| panic!("no {pointer}: {}", self.run["gpu"]))
+    }
+
+    fn number(&self, pointer: &str) -> u64 {
+        self.at(pointer).as_u64().unwrap_or_else(|| panic!("{pointer} is no number: {}", self.at(pointer)))
+    }
+
+    /// `direction memory` → count, bytes, nanoseconds on the device.
+    fn transfers(&self) -> BTreeMap<String, (u64, u64, u64)> {
+        let rows = self.at("/transfers").as_array().expect("a list").iter();
+        let mut sums = BTreeMap::<String, (u64, u64, u64)>::new();
+        for t in rows {
+            let key = format!("{} {}", t["direction"].as_str().expect("text"), t["memory"].as_str().expect("text"));
+            let ns = (t["device_s"].as_f64().unwrap_or(0.0) * 1e9).round() as u64;
+            let sum = sums.entry(key).or_default();
+            *sum = (sum.0 + t["count"].as_u64().expect("count"), sum.1 + t["bytes"].as_u64().expect("bytes"), sum.2 + ns);
+        }
+        sums
+    }
+
+    /// What the program says that it should be.
+    fn expected(&self) -> BTreeMap<String, (u64, u64, u64)> {
+        let rows = self.stdout.lines().filter_map(|l| l.strip_prefix("EXPECT "));
+        rows.map(|l| {
+            let w: Vec<&str> = l.split(' ').collect();
+            let n = |i: usize| w[i].parse().expect("a number");
+            (format!("{} {}", w[0], w[1]), (n(2), n(3), n(4)))
+        })
+        .collect()
+    }
+}
+
+const MIB: u64 = 1 << 20;

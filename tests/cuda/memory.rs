@@ -1,0 +1,99 @@
+//! Promises about memory of devices and page-locked memory.
+
+use super::*;
+
+#[test]
+fn device_memory_is_counted_whichever_way_the_driver_is_found() {
+    if skipped("device_memory_is_counted_whichever_way_the_driver_is_found") {
+        return;
+    }
+    for way in WAYS {
+        for mode in [Mode::Full, Mode::Fast] {
+            let g = gpu_with("memory", "plain", way, mode, &[]);
+            assert_eq!(g.number("/devices/0/peak_bytes"), 7 * MIB, "{way}");
+            assert_eq!((g.number("/devices/0/live_bytes"), g.number("/devices/0/live_allocs")), (MIB, 1), "{way}");
+            assert_eq!((g.number("/devices/0/allocs"), g.number("/devices/0/frees")), (3, 2), "{way}");
+            assert_eq!(g.number("/devices/0/classes/managed/peak_bytes"), 2 * MIB);
+            assert_eq!((g.number("/devices/0/total_bytes"), g.number("/devices/0/unattributed_bytes")), (80 << 30, 300 * MIB));
+            assert_eq!(g.at("/devices/0/name"), "Fake GPU 0");
+            assert_eq!(
+                *g.at("/failed"),
+                json!([{"call": "cuMemAlloc", "code": 2, "count": 1}, {"call": "cuMemFree", "code": 1, "count": 1}])
+            );
+            assert_eq!(g.number("/calls"), 10);
+        }
+    }
+}
+
+#[test]
+fn pinned_memory_is_a_class_of_its_own() {
+    if skipped("pinned_memory_is_a_class_of_its_own") {
+        return;
+    }
+    let g = gpu("memory", "host", "proc");
+    assert_eq!((g.number("/pinned_peak_bytes"), g.number("/pinned/live_bytes")), (13 * MIB, 5 * MIB));
+    assert_eq!((g.number("/pinned/allocated_peak_bytes"), g.number("/pinned/registered_peak_bytes")), (8 * MIB, 8 * MIB));
+    assert_eq!(g.number("/devices/0/peak_bytes"), 0);
+}
+
+#[test]
+fn pools_are_known_by_their_blocks_and_by_what_they_reserve() {
+    if skipped("pools_are_known_by_their_blocks_and_by_what_they_reserve") {
+        return;
+    }
+    let g = gpu("memory", "pools", "proc");
+    assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/devices/0/live_bytes")), (50 * MIB, 0));
+    assert_eq!((g.number("/devices/0/reserved_peak_bytes"), g.number("/devices/0/reserved_bytes")), (96 * MIB, 0));
+    assert_eq!(g.number("/devices/0/pools/0/used_peak_bytes"), 40 * MIB);
+    assert_eq!(g.number("/devices/0/pools/1/reserved_peak_bytes"), 32 * MIB);
+}
+
+#[test]
+fn physical_memory_leaves_when_it_is_neither_held_nor_mapped() {
+    if skipped("physical_memory_leaves_when_it_is_neither_held_nor_mapped") {
+        return;
+    }
+    let g = gpu("memory", "physical", "dlsym");
+    assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/devices/0/live_bytes")), (5 * MIB, 0));
+    assert_eq!((g.number("/devices/1/peak_bytes"), g.number("/devices/1/live_bytes")), (2 * MIB, 0));
+    assert_eq!((g.number("/devices/0/allocs"), g.number("/devices/0/frees"), g.number("/unknown_frees")), (2, 2, 0));
+    assert_eq!(*g.at("/failed"), json!([{"call": "cuMemRelease", "code": 1, "count": 1}]));
+}
+
+#[test]
+fn arrays_count_and_what_is_anothers_does_not() {
+    if skipped("arrays_count_and_what_is_anothers_does_not") {
+        return;
+    }
+    let g = gpu("memory", "arrays", "proc");
+    assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/devices/0/live_bytes")), (2 * MIB + 40960, 0));
+    let g = gpu("memory", "others", "proc1");
+    assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/unknown_frees")), (0, 0));
+    assert_eq!(g.transfers()["memset device"].1, MIB);
+}
+
+#[test]
+fn a_context_ends_with_all_that_is_in_it() {
+    if skipped("a_context_ends_with_all_that_is_in_it") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("memory", "contexts", way);
+        assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/devices/1/peak_bytes")), (8 * MIB, 2 * MIB), "{way}");
+        assert_eq!((g.number("/devices/0/live_bytes"), g.number("/devices/1/live_bytes")), (0, 0), "{way}");
+        assert_eq!((g.number("/pinned_peak_bytes"), g.number("/pinned/live_bytes")), (4 * MIB, 0), "{way}");
+    }
+}
+
+#[test]
+fn pytorchs_own_figures_and_pools_by_name() {
+    if skipped("pytorchs_own_figures_and_pools_by_name") {
+        return;
+    }
+    let g = gpu("frameworks", "torch", "proc");
+    let torch = |i: usize, key: &str| g.number(&format!("/devices/{i}/framework/torch/{key}"));
+    assert_eq!((torch(0, "allocated_peak_bytes"), torch(0, "reserved_peak_bytes")), (12 * MIB, 20 * MIB));
+    assert_eq!((torch(1, "allocated_peak_bytes"), torch(1, "reserved_peak_bytes")), (MIB, 2 * MIB));
+    assert_eq!(g.number("/devices/0/peak_bytes"), 20 * MIB);
+    assert_eq!(*g.at("/own_pools"), json!(["CuPy"]));
+}
