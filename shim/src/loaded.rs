@@ -6,14 +6,28 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 /// Where a library lies.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Library {
     pub base: usize,
     pub end: usize,
     dynamic: usize,
+    name: *const c_char,
 }
 
 impl Library {
+    /// Keeps it from being unloaded: what we know of it stays true. A program that closes it and opens it again finds it as it was.
+    pub fn keep(self) {
+        let open = real::default(b"dlopen");
+        if open.is_null() || self.name.is_null() {
+            return;
+        }
+        // SAFETY: the C library's function; the name lives as long as the library, which the caller is using.
+        unsafe {
+            let open: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void = core::mem::transmute(open);
+            open(self.name, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE);
+        }
+    }
+
     /// Its symbol tables.
     pub fn object(self) -> elf::Object {
         elf::Object::new(self.base as u64, self.dynamic as *const [u64; 2])
@@ -76,14 +90,14 @@ unsafe extern "C" fn look_for(info: *const Info, _: usize, wanted: *mut Wanted) 
                 _ => {}
             }
         }
-        found.base = (*info).base;
+        (found.base, found.name) = ((*info).base, (*info).name);
         1
     }
 }
 
 /// The first library whose file name begins with `prefix`.
 pub fn find(prefix: &[u8]) -> Option<Library> {
-    let mut wanted = Wanted { prefix, found: Library::default() };
+    let mut wanted = Wanted { prefix, found: Library { base: 0, end: 0, dynamic: 0, name: core::ptr::null() } };
     each(look_for, &mut wanted);
     (wanted.found.dynamic != 0).then_some(wanted.found)
 }

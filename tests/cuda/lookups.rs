@@ -48,3 +48,12 @@ fn ctypes_is_a_way_to_the_driver_as_any_other() {
     assert_eq!(g.transfers().values().map(|t| t.1).sum::<u64>(), 2 * MIB);
     assert_eq!(*g.at("/failed"), json!([{"call": "cuMemFree", "code": 1, "count": 1}]));
 }
+
+#[test]
+fn a_driver_closed_and_opened_again_is_the_driver() {
+    if skipped("a_driver_closed_and_opened_again_is_the_driver") {
+        return;
+    }
+    let g = gpu("lookups", "reopened", "proc");
+    assert_eq!(g.number("/devices/0/live_bytes"), 3 * MIB);
+}

@@ -3,7 +3,7 @@
 //! It is never loaded by us. The first hooked call that finds no real function looks for it among the loaded objects ([`loaded`]).
 
 use super::call::Entry;
-use crate::{elf, loaded};
+use crate::{elf, loaded, sys};
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
@@ -80,6 +80,7 @@ fn find() -> bool {
     if SETTLING.swap(1, AcqRel) == 0 {
         // SAFETY: the object is loaded; one thread settles.
         unsafe { settle(&raw const object) };
+        sys::keep_errno(|| seen.keep());
         BASE.store(seen.base, Relaxed);
         END.store(seen.end, Relaxed);
         for e in &super::table::ENTRIES {

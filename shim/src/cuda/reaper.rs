@@ -33,7 +33,7 @@ const MANY: u32 = 1024;
 /// Streams that one look asks: so many at a thousand a second.
 const STREAMS_A_LOOK: usize = 64;
 /// What lies further back is not told by a look.
-const STALE_NS: u64 = 10_000_000;
+const STALE_NS: u64 = 100_000_000;
 /// Asleep it looks this often whether the program's threads are all gone.
 const IDLE_NS: u64 = 200_000_000;
 

@@ -87,4 +87,26 @@ static int with_driver(char **args)
     return 0;
 }
 
-MODES({"without_driver", without_driver}, {"others", others}, {"with_driver", with_driver})
+/* Opened to see whether it is there, closed, and opened again for work. */
+static int reopened(char **args)
+{
+    for (int i = 0; i < 3; i++) {
+        library = dlopen(beside("libcuda.so.1"), RTLD_NOW);
+        need(library, "%s", dlerror());
+        R (*init)(unsigned) = dlsym(library, "cuInit");
+        void *(*find)(void) = dlsym(library, "cuGetProcAddress_v2");
+        need(find && !init(0), "init");
+        void *in_between = i == 1 ? 0 : map_anon(64 << 20);
+        need(!dlclose(library), "close");
+        (void)in_between;
+    }
+    way = "proc";
+    char *again[] = {"proc", 0};
+    driver(again);
+    context(0);
+    Ptr p;
+    OKAY(cuMemAlloc_v2, &p, (size_t)(3 << 20));
+    return 0;
+}
+
+MODES({"reopened", reopened}, {"without_driver", without_driver}, {"others", others}, {"with_driver", with_driver})
