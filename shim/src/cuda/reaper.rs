@@ -122,8 +122,11 @@ unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
         }
         let bell = BELL.load(SeqCst);
         ASLEEP.store(1, SeqCst);
-        if timing::pending() == 0 {
+        // Whoever gives work first gives it and then looks whether we sleep; we the other way round.
+        if timing::pending() == 0 && !streams::any_awake() {
             sys::futex_wait(&BELL, bell, IDLE_NS);
+        } else {
+            sys::pause(PAUSE_NS);
         }
         ASLEEP.store(0, SeqCst);
         if BELL.load(SeqCst) == bell && program_is_gone() {

@@ -57,7 +57,7 @@ impl Slot {
     fn wake(&self) {
         if self.awake.load(Relaxed) == 0 {
             self.seen_at.store(sys::now(), Relaxed);
-            self.awake.store(1, Relaxed);
+            self.awake.store(1, SeqCst);
         }
     }
 }
@@ -100,6 +100,11 @@ pub fn awake_in(context: usize) -> impl Iterator<Item = &'static Slot> {
     STREAMS
         .iter()
         .filter(move |s| s.key.load(Acquire) > GONE && s.context.load(Acquire) == context as u32 + 1 && s.awake.load(Relaxed) == 1)
+}
+
+/// Whether any stream can have work.
+pub fn any_awake() -> bool {
+    STREAMS.iter().any(|s| s.key.load(Acquire) > GONE && s.awake.load(SeqCst) == 1)
 }
 
 /// Leaves a row of what was counted since the last, if anything.
