@@ -68,7 +68,7 @@ fn threads_beyond_the_lanes_are_counted_exactly() {
         if mode == Mode::Full {
             // Threads beyond 2,047, main's own lane and those that get a lane late among them.
             let lost = number("events", "lost");
-            assert!(lost >= (THREADS - 2047) * 80 && lost <= (THREADS - 2000) * 85, "{lost} lost");
+            assert!(((THREADS - 2047) * 80..=(THREADS - 2000) * 85).contains(&lost), "{lost} lost");
             assert!(run["missing"].to_string().contains("more threads at once"), "{}", run["missing"]);
         } else {
             assert!(number("heap", "peak_bytes") >= THREADS * 2000, "{}", run["heap"]);

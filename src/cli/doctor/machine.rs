@@ -23,6 +23,7 @@ pub fn all(found: &mut Findings) {
     memory_group(found);
     overcommit(found);
     confinement(found);
+    gpus(found);
     not_needed(found);
     batch_system(found);
 }
@@ -134,4 +135,18 @@ fn not_needed(found: &mut Findings) {
     let of = |name: &str, path: &str| setting(path).map_or_else(|| format!("{name} not restricted"), |v| format!("{name} {v}"));
     let all = [of("ptrace scope", "/proc/sys/kernel/yama/ptrace_scope"), of("perf paranoia", "/proc/sys/kernel/perf_event_paranoid")];
     found.add(Verdict::Good, "rights", format!("no root, ptrace or perf events needed ({})", all.join(", ")));
+}
+
+/// NVIDIA's driver is what can be seen into; whether a card is there is the kernel's to say.
+fn gpus(found: &mut Findings) {
+    let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
+    let first = version.as_deref().and_then(|v| v.lines().next()).and_then(|l| l.split_once(':')).map(|(_, v)| v.trim().to_owned());
+    let cards = std::fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, Iterator::count);
+    match first {
+        Some(driver) => found.add(Verdict::Good, "GPU", format!("{cards} of NVIDIA; calls of CUDA are recorded ({driver})")),
+        None if Path::new("/dev/kfd").exists() => {
+            found.add(Verdict::Note, "GPU", "of AMD: what programs do there is not seen (only CUDA is)");
+        }
+        None => found.add(Verdict::Good, "GPU", "none with a driver of NVIDIA's here"),
+    }
 }
