@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_counts_further_is_newer_whatever_its_time() {
-        let mut c = Counts::new(0);
+        let mut c = Counts::new(0, 0);
         c.read(&Calls { t: 5, fns: vec![(0, 10, 100), (11, 3, 0)], live: 70, blocks: 7, ..Calls::default() });
         c.read(&Calls { t: 4, fns: vec![(0, 10, 100), (11, 9, 0)], live: 10, blocks: 1, ..Calls::default() });
         assert_eq!((c.live, c.blocks, c.t), (10, 1, 5));
