@@ -60,8 +60,9 @@ fn threads_beyond_the_lanes_are_counted_exactly() {
         let mallocs = run["heap"]["by_function"]["malloc"]["allocs"].as_u64().expect("mallocs");
         assert!((42 * THREADS..42 * THREADS + 10).contains(&mallocs), "{mode:?}: {mallocs} calls of malloc");
         assert_eq!(run["heap"]["by_function"]["realloc"]["allocs"], THREADS, "{mode:?}");
+        // What the loader made for a thread is freed with stacks that are not kept.
         let frees = run["heap"]["by_function"]["free"]["frees"].as_u64().expect("frees");
-        assert!((42 * THREADS..42 * THREADS + 10).contains(&frees), "{mode:?}: {frees} calls of free");
+        assert!((42 * THREADS..43 * THREADS + 10).contains(&frees), "{mode:?}: {frees} calls of free");
         assert_eq!(number("events", "counted"), number("events", "recorded") + number("events", "lost"));
         let notes = run["notes"].to_string();
         assert!(notes.contains("more threads at once"), "{mode:?}: {notes}");
@@ -71,7 +72,8 @@ fn threads_beyond_the_lanes_are_counted_exactly() {
             assert!(((THREADS - 2047) * 80..=(THREADS - 2000) * 85).contains(&lost), "{lost} lost");
             assert!(run["missing"].to_string().contains("more threads at once"), "{}", run["missing"]);
         } else {
-            assert!(number("heap", "peak_bytes") >= THREADS * 2000, "{}", run["heap"]);
+            let (peak, bound) = (number("heap", "peak_bytes"), number("heap", "peak_bound_bytes"));
+            assert!(peak + bound >= THREADS * 2000 && bound < THREADS * 4000, "{}", run["heap"]);
             assert!(number("heap", "live_bytes") < 1 << 20, "{}", run["heap"]);
         }
         assert_eq!(report["runs"][1]["heap"]["by_function"]["malloc"]["allocs"], 10, "the child: {}", report["runs"][1]["heap"]);

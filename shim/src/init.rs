@@ -109,6 +109,9 @@ unsafe extern "C" fn thread_ends(round: *mut c_void) {
 }
 
 /// Sets up the first image of a process, or one that exec made. Signals are blocked, one thread exists.
+///
+/// Not inline, nor is its kin: their paths take stack that a thread at its first event may not have.
+#[inline(never)]
 unsafe fn begin() {
     // SAFETY: one thread.
     unsafe {
@@ -173,6 +176,7 @@ unsafe fn wake_allocator() {
 }
 
 /// Sets up a forked child. Signals are blocked, one thread exists.
+#[inline(never)]
 unsafe fn begin_child() {
     // SAFETY: one thread. The mappings are the parent's, shared with it: read, then let go.
     unsafe {

@@ -512,7 +512,7 @@ fn crowd() {
         let lane = &*spool::lane(i);
         (lane.counts.iter().map(|c| c[0].load(Relaxed)).sum::<u64>(), lane.lost.load(Relaxed))
     };
-    let mut b = [0u8; 256];
+    let mut b = [0u8; 640];
     let mut t = Text::over(&mut b);
     if lost > 0 {
         t.str("{\"type\":\"lost\"").field("t", sys::now()).field("lane", i as u64).field("n", lost);

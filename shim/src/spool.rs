@@ -243,7 +243,8 @@ pub fn wake_waiters(now: bool) {
 /// A zeroed ring block. Signals are blocked. When all are in use: drains by itself or waits for the drain, at most a second
 /// without progress; then none. `first`: the lane has none yet.
 pub fn take_block(first: bool) -> Option<u32> {
-    let fresh = || fresh(if first { BLOCKS_MAX } else { BLOCKS_SPARE });
+    // Each lane keeps the block that it fills.
+    let fresh = || fresh(if first { BLOCKS_MAX } else { BLOCKS_SPARE + LANES.load(Relaxed) as usize });
     if let Some(i) = pop().or_else(fresh) {
         return Some(i);
     }

@@ -36,18 +36,18 @@ pub const SIDE_OFF: usize = 0x14_0000;
 pub const SIDE_CAP: usize = 128 << 10;
 /// Offset of the ring blocks.
 pub const BLOCKS_OFF: usize = 2 << 20;
-/// Ring blocks at most (8 MiB): one for each lane, and [`BLOCKS_SPARE`].
-pub const BLOCKS_MAX: usize = 2048;
+/// Ring blocks at most (12 MiB): one for each lane, and [`BLOCKS_SPARE`].
+pub const BLOCKS_MAX: usize = LANES_MAX + BLOCKS_SPARE;
 /// Blocks that lanes may fill beyond their first before their threads wait for the drain (4 MiB).
 pub const BLOCKS_SPARE: usize = 1024;
 /// Offset of the lanes.
-pub const LANES_OFF: usize = 10 << 20;
+pub const LANES_OFF: usize = 14 << 20;
 /// Lanes at most; the last is shared by threads for which there is no other.
 pub const LANES_MAX: usize = 2048;
 /// What is said of threads that share the last lane.
 pub const CROWDED: &str = "more threads at once than memshim has lanes for (2,047, fewer where the disk is full)";
 /// Offset of the live table.
-pub const TABLE_OFF: usize = 42 << 20;
+pub const TABLE_OFF: usize = 46 << 20;
 /// Records a chunk of the drain holds at most.
 pub const CHUNK: usize = 64;
 
@@ -274,6 +274,7 @@ pub struct Lane {
     /// Column `t`.
     pub t: [u8; T_CAP],
 }
+const _: () = assert!(BLOCKS_OFF + BLOCKS_MAX * BLOCK <= LANES_OFF && LANES_OFF + LANES_MAX * LANE <= TABLE_OFF);
 const _: () = assert!(size_of::<Lane>() <= LANE);
 const _: () = assert!(size_of::<Header>() <= 4096);
 
