@@ -55,6 +55,39 @@ fn lineage(report: &Value) -> Vec<(u64, u64)> {
     runs.iter().map(|r| (r["pid"].as_u64().expect("pid"), r["ppid"].as_u64().expect("ppid"))).collect()
 }
 
+/// A program that cannot be seen has nobody who would remove the spool of the one before it.
+#[test]
+fn an_exec_leaves_no_spool_behind() {
+    let test = "an_exec_leaves_no_spool_behind";
+    if support::lacks(test, &[Need::Preload, Need::Command("env")]) {
+        return;
+    }
+    let unseen = "exec env -u LD_PRELOAD /bin/true";
+    for (name, script) in [
+        ("first", unseen.to_owned()),
+        ("child", format!("({unseen}); ({unseen}); true")),
+        ("failed", format!("exec /no/such/program || {unseen}")),
+    ] {
+        let dir = support::fresh_dir(&format!("{test}-{name}"));
+        let trace = dir.join("trace.jsonl");
+        let mut command = std::process::Command::new("/bin/bash");
+        command.args(["-c", "shopt -s execfail; eval \"$1\"", "x", &script]).env("MEMSHIM_OUT", &trace).env("MEMSHIM_MODE", "full");
+        let out = command.env("LD_PRELOAD", support::shim()).output().expect("bash");
+        assert!(out.status.success(), "{name}: {}", support::lossy(&out.stderr));
+        let names = |dir: &std::path::Path| -> Vec<String> {
+            std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+        };
+        let left: Vec<String> = names(&dir).into_iter().chain(names(&dir.join("trace.d"))).filter(|n| n.contains("spool")).collect();
+        assert!(left.is_empty(), "{name}: {left:?}");
+        let report: Value = serde_json::from_str(&support::analyze(&trace).expect("a report")).expect("JSON");
+        support::conserved(&report, false).unwrap();
+        for run in report["runs"].as_array().expect("runs") {
+            assert!(["exec", "exited"].contains(&run["end"]["kind"].as_str().unwrap_or("")), "{name}: {run}");
+            assert_eq!(run["missing"], serde_json::json!([]), "{name}");
+        }
+    }
+}
+
 #[test]
 fn a_tree_of_processes_is_one_family() {
     let Some(report) = Program::new("a_tree_of_processes_is_one_family", "forks.c").arg("nested").report(Mode::Full) else {

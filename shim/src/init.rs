@@ -506,6 +506,12 @@ pub extern "C" fn before_exec() {
             if capped {
                 sink::restore_cap();
             }
+            // SAFETY: the lock is held; where the program has one thread it is this one.
+            unsafe {
+                if SINK.trouble == 0 && snapshot::program_threads() == Some(writer::alive() as u64) {
+                    spool::take_name();
+                }
+            }
             drain::unlock();
         }
         sys::restore_signals(signals);

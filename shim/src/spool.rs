@@ -17,6 +17,8 @@ pub struct Spool {
     pub fd: c_int,
     pub id: (u64, u64),
     pub shared: bool,
+    /// It is the mapping of a file, which has a name while it is `shared`.
+    pub in_file: bool,
     /// Why it is not shared.
     pub reason: &'static str,
     pub pid: u32,
@@ -26,7 +28,7 @@ pub struct Spool {
 }
 
 pub static mut SPOOL: Spool =
-    Spool { base: core::ptr::null_mut(), fd: -1, id: (0, 0), shared: false, reason: "", pid: 0, bytes: 0, path: [0; 4200] };
+    Spool { base: core::ptr::null_mut(), fd: -1, id: (0, 0), shared: false, in_file: false, reason: "", pid: 0, bytes: 0, path: [0; 4200] };
 
 /// Blocks are given memory in steps of this many.
 const STEP: u32 = 32;
@@ -94,6 +96,7 @@ pub fn create(path: sys::Path, reason: &'static str) -> bool {
         SPOOL.fd = -1;
         SPOOL.bytes = 0;
         SPOOL.shared = false;
+        SPOOL.in_file = false;
         SPOOL.reason = reason;
         SPOOL.base = core::ptr::null_mut();
         FREE.store(0, Relaxed);
@@ -146,6 +149,7 @@ unsafe fn open_shared(path: sys::Path) {
         SPOOL.fd = fd;
         SPOOL.id = sys::identity(fd);
         SPOOL.shared = true;
+        SPOOL.in_file = true;
         SPOOL.bytes = 4096;
         // Pages are touched here and there: reading ahead would fill memory with what is never used.
         sys!(libc::SYS_madvise, base, TABLE_OFF, libc::MADV_RANDOM);
@@ -158,7 +162,7 @@ unsafe fn open_shared(path: sys::Path) {
 pub fn back(off: usize, len: usize) -> bool {
     // SAFETY: the fd is checked to be ours before it is used.
     unsafe {
-        if SPOOL.shared {
+        if SPOOL.in_file {
             if !is_open() {
                 return false;
             }
@@ -381,6 +385,30 @@ pub fn new_lane() -> Option<u32> {
 
 /// Bytes of our own outside the spool: the hot lines and what is mapped by others is theirs to state.
 pub const HOTS_LEN: usize = LANES_MAX * size_of::<Hot>();
+
+/// Takes the name from a spool that holds nothing which the trace lacks: the program is about to be another, and nobody might come to
+/// remove it. Should the program go on after all, its spool is private from here.
+///
+/// # Safety
+/// The drain's lock is held, and this thread is the only one of the program.
+pub unsafe fn take_name() {
+    // SAFETY: path is zero-terminated; another file of that name is not ours to remove.
+    unsafe {
+        if !SPOOL.shared || !is_open() || !is_settled(SPOOL.fd) {
+            return;
+        }
+        let fd = sys::openat(libc::AT_FDCWD, SPOOL.path.as_ptr(), libc::O_RDONLY | libc::O_NOFOLLOW, 0);
+        if fd < 0 {
+            return;
+        }
+        if sys::identity(fd) == SPOOL.id {
+            SPOOL.shared = false;
+            SPOOL.reason = "an exec failed";
+            sys!(libc::SYS_unlink, SPOOL.path.as_ptr());
+        }
+        sys::close(fd);
+    }
+}
 
 /// Whether a spool file holds nothing that its trace lacks: every lane's ring read to its end and nothing pending.
 pub fn is_settled(fd: c_int) -> bool {

@@ -30,6 +30,8 @@ static BACK_AT: AtomicU64 = AtomicU64::new(0);
 const AWAY_NS: u64 = 50_000_000;
 /// How often it looks whether the program's threads are all gone.
 const LOOK_NS: u64 = 100_000_000;
+/// When a spool was seen to be private since an exec; `u64::MAX` that has been said.
+static PRIVATE_SINCE: AtomicU64 = AtomicU64::new(0);
 static mut MEMORY: *mut u8 = core::ptr::null_mut();
 
 const STACK: usize = 64 << 10;
@@ -58,6 +60,7 @@ pub fn forget() {
     BACK_AT.store(0, Relaxed);
     FILLED.store(0, Relaxed);
     SLEEPING.store(0, Relaxed);
+    PRIVATE_SINCE.store(0, Relaxed);
     LAST_TICK.store(sys::now(), Relaxed);
     LAST_FLUSH.store(sys::now(), Relaxed);
 }
@@ -189,14 +192,15 @@ fn come_back_if_due() {
 
 extern "C" fn run() -> ! {
     let me = sys::gettid();
-    // SAFETY: settings are read-only, and so is the spool's kind.
-    let (interval, shared) = unsafe { (CONFIG.interval_ns, SPOOL.shared) };
-    // Without a spool that outlives us, what is pending must reach the file soon.
-    let pause = if shared { interval } else { interval.min(10_000_000) };
+    // SAFETY: settings are read-only.
+    let interval = unsafe { CONFIG.interval_ns };
     let mut more = false;
     while STOP.load(Acquire) == 0 {
         let bell = DOORBELL.load(Acquire);
         SLEEPING.store(1, Release);
+        // Without a spool that outlives us, what is pending must reach the file soon.
+        // SAFETY: a spool becomes private at most once, under the lock; seeing that a turn late is soon enough.
+        let pause = if unsafe { SPOOL.shared } { interval } else { interval.min(10_000_000) };
         if !more && FILLED.load(Acquire) < WAKE_AT && STOP.load(Acquire) == 0 {
             sys::futex_wait(&DOORBELL, bell, pause.min(time_left(interval)).min(LOOK_NS));
         }
@@ -244,11 +248,28 @@ fn work() -> bool {
         lines::calls(now, false);
         snapshot::sample(now);
     }
+    note_failed_exec(shared, now);
     if !shared || now >= LAST_FLUSH.load(Relaxed) + 1_000_000_000 {
         LAST_FLUSH.store(now, Relaxed);
         lines::flush_group();
     }
     more
+}
+
+/// Says that the spool is private since an exec. One that succeeds ends this thread long before.
+fn note_failed_exec(shared: bool, now: u64) {
+    // SAFETY: the lock is held.
+    let due = unsafe { !shared && SPOOL.in_file };
+    match PRIVATE_SINCE.load(Relaxed) {
+        0 if due => PRIVATE_SINCE.store(now, Relaxed),
+        u64::MAX => {}
+        since if due && now > since + 100_000_000 => {
+            PRIVATE_SINCE.store(u64::MAX, Relaxed);
+            // SAFETY: the lock is held.
+            lines::note(&["spool private: ", unsafe { SPOOL.reason }]);
+        }
+        _ => {}
+    }
 }
 
 /// A thread has begun a new block. Signals are blocked.

@@ -157,7 +157,7 @@ impl Nodes {
     fn remap(&mut self, len: usize) -> bool {
         // SAFETY: only the drain uses the mapping; the spool's fd is checked before each use.
         unsafe {
-            if SPOOL.shared && !self.private {
+            if SPOOL.in_file && !self.private {
                 let grown = spool::is_open()
                     && sys!(libc::SYS_ftruncate, SPOOL.fd, TABLE_OFF + len) == 0
                     && spool::back(TABLE_OFF + self.mapped, len - self.mapped);
