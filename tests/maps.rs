@@ -28,3 +28,22 @@ fn the_resident_peak_is_seen_from_inside_and_outside() {
     assert!((0.1..0.6).contains(&at), "the peak was at {at} s");
     assert!(run["maps"]["anon"]["peak_bytes"].as_u64().is_some_and(|b| (TOUCHED..TOUCHED + (8 << 20)).contains(&b)), "{}", run["maps"]);
 }
+
+/// Stacks that the C library maps for threads are a class of their own; those that the program provides are its maps, once.
+#[test]
+fn stacks_of_threads_are_known_by_size_while_the_threads_live() {
+    const LIVING: u64 = 20 * (1 << 20) + 10 * (256 << 10);
+    for mode in [Mode::Full, Mode::Fast] {
+        let test = format!("stacks_of_threads_are_known_by_size_while_the_threads_live-{mode:?}");
+        let Some(report) = Program::new(&test, "thread_stacks.c").report(mode) else { return };
+        let maps = &report["runs"][0]["maps"];
+        let number = |class: &str, key: &str| maps[class][key].as_u64().unwrap_or_else(|| panic!("no maps.{class}.{key}: {maps}"));
+        // The first thread's is what the kernel says, some 130 KiB.
+        let near = |value: u64, wanted: u64| (wanted + 4096..wanted + (1 << 20)).contains(&value);
+        assert!(near(number("stack", "peak_bytes"), LIVING), "{mode:?}: {}", maps["stack"]);
+        assert!(near(number("stack", "committed_bytes"), 2 << 20), "{mode:?}: {}", maps["stack"]);
+        assert_eq!(number("stack", "reserved_bytes"), 4096, "{mode:?}: the guard of the thread that stays: {}", maps["stack"]);
+        assert_eq!(number("anon", "peak_bytes"), 5 * (128 << 10), "{mode:?}: {}", maps["anon"]);
+        assert_eq!(report["runs"][0]["missing"], serde_json::json!([]), "{mode:?}");
+    }
+}

@@ -6,7 +6,7 @@ use crate::sink::{self, Opened, SINK};
 use crate::spool::{self, HOTS_LEN, SPOOL};
 use crate::sys::{self, sys};
 use crate::text::Text;
-use crate::{drain, lines, proc, real, snapshot, tls, writer};
+use crate::{drain, lines, proc, real, snapshot, stacks, tls, writer};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 use memshim_format::spool::{HOWS, NO_CODE};
@@ -104,6 +104,7 @@ unsafe extern "C" fn thread_ends(round: *mut c_void) {
             }
             return;
         }
+        stacks::on_end(hot);
         lane::on_thread_end(hot, proc::thread_name());
     }
 }
@@ -119,6 +120,7 @@ unsafe fn begin() {
         crate::hooks::cxx::settle();
         crate::hooks::process::settle();
         crate::cuda::settle();
+        stacks::settle();
         wake_allocator();
         config::read();
         let mut name = [0u8; 16];
@@ -192,6 +194,7 @@ unsafe fn begin_child() {
         }
         *ALIVE = 1;
         writer::forget();
+        stacks::forget();
         lines::reset();
         lines::restart_counts();
         crate::cuda::forget();
@@ -416,6 +419,9 @@ pub fn finish(how: &str, code: Option<i32>) {
             lane::switch_mode(0);
             drain::drain(true);
             let now = sys::now();
+            // Twice: all rings are read, so stacks may end that have begun just now.
+            lines::ended_stacks(now);
+            lines::ended_stacks(now);
             let last_lines = || {
                 lines::calls(now, true);
                 snapshot::sample(now);

@@ -29,6 +29,7 @@ mod shelf;
 mod sink;
 mod snapshot;
 mod spool;
+mod stacks;
 mod sys;
 mod table;
 mod text;

@@ -287,6 +287,16 @@ pub unsafe fn map(lane: u32, w: u64, words: *const u64) {
     }
 }
 
+/// Stacks of threads that have ended without telling.
+pub fn ended_stacks(now: u64) {
+    crate::stacks::reap(|ticket, addr, len| {
+        side(|t| {
+            t.str("{\"type\":\"maps\",\"ev\":[[\"munmap\",").num(ticket).str(",").num(now).str(",0,").num(addr).str(",").num(len);
+            t.str("]]}\n");
+        });
+    });
+}
+
 /// Writes everything that is pending: kinds, side lines, and the batches of all lanes as one group.
 pub fn flush_group() {
     // SAFETY: the lock is held.

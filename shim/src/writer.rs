@@ -245,6 +245,7 @@ fn work() -> bool {
     }
     if now >= LAST_TICK.load(Relaxed) + interval {
         LAST_TICK.store(now, Relaxed);
+        lines::ended_stacks(now);
         lines::calls(now, false);
         snapshot::sample(now);
     }

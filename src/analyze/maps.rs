@@ -12,7 +12,7 @@ pub fn maps(image: &ImageEnd) -> Maps {
         anon: class(now.anon, peaks.anon),
         file: class(now.file, peaks.file),
         shared: class(now.shared, peaks.shared),
-        stack: class(now.stack, peaks.stack),
+        stack: stacks(image, class(now.stack, peaks.stack)),
         brk: BrkClass {
             committed_bytes: Bytes(now.brk.committed),
             peak_bytes: Bytes(peaks.brk.bytes),
@@ -44,6 +44,12 @@ pub fn maps(image: &ImageEnd) -> Maps {
             })
             .collect(),
     }
+}
+
+/// Threads' stacks and the first thread's, which the kernel tells.
+fn stacks(image: &ImageEnd, threads: MapClass) -> MapClass {
+    let now = image.seen.rss_last.map_or(Bytes(0), |r| Bytes(r.stk));
+    MapClass { committed_bytes: threads.committed_bytes + now, peak_bytes: threads.peak_bytes + image.seen.main_stack, ..threads }
 }
 
 fn class(now: ClassBytes, peak: Peak) -> MapClass {

@@ -68,6 +68,8 @@ pub struct Ended {
     /// Its live heap, what was inherited included, where the snapshot said.
     pub rss_peak_heap: Option<Bytes>,
     pub rss_last: Option<Rss>,
+    /// Most that the first thread's stack took.
+    pub main_stack: Bytes,
     pub hwm: Bytes,
     pub snapshots: Vec<Value>,
     /// `self` and `children` of the last snapshot.
@@ -212,6 +214,7 @@ impl Image {
     fn read_rss(&mut self, rss: Rss, heap: Option<Bytes>) {
         self.at(rss.t);
         self.end.hwm = self.end.hwm.max(Bytes(rss.hwm));
+        self.end.main_stack = self.end.main_stack.max(Bytes(rss.stk));
         if rss.rss == 0 {
             return;
         }

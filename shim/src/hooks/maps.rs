@@ -11,7 +11,8 @@ use memshim_format::record::{op, start};
 
 static TICKET: AtomicU64 = AtomicU64::new(1);
 
-fn ticket() -> u64 {
+/// The next place in the order of all map calls.
+pub fn ticket() -> u64 {
     TICKET.fetch_add(1, Relaxed)
 }
 

@@ -4,7 +4,7 @@ use super::heap::{call_real, ready};
 use crate::lane::{Hot, push};
 use crate::real::REAL;
 use crate::sys::{self, sys};
-use crate::{init, writer};
+use crate::{init, stacks, writer};
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use memshim_format::record::{op, start};
@@ -97,13 +97,16 @@ spawns!(posix_spawn posix_spawnp);
 /// As the C function. Where the limit of threads is reached, ours gives way to the program's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(thread: *mut c_void, attr: *const c_void, start: *const c_void, arg: *mut c_void) -> c_int {
-    ready();
-    // SAFETY: passed on as called.
+    let hot = ready();
+    // SAFETY: passed on as called; glibc has written the handle before it returns.
     unsafe {
-        let r = call_real!(pthread_create(thread, attr, start, arg), libc::EAGAIN);
+        let mut r = call_real!(pthread_create(thread, attr, start, arg), libc::EAGAIN);
         if r == libc::EAGAIN && writer::alive() {
             writer::stop();
-            return call_real!(pthread_create(thread, attr, start, arg), libc::EAGAIN);
+            r = call_real!(pthread_create(thread, attr, start, arg), libc::EAGAIN);
+        }
+        if r == 0 && !hot.is_null() {
+            sys::keep_errno(|| stacks::on_create(hot, attr, thread.cast::<u64>().read()));
         }
         r
     }

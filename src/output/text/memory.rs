@@ -60,7 +60,7 @@ fn composition(p: &AtPeak, forked: bool) -> Vec<String> {
         ("heap", p.heap.0, if forked { "live blocks, those inherited at the fork too" } else { "live blocks of malloc and its like" }),
         ("anon maps", p.maps_anon.0, "committed by the program's own mmap"),
         ("brk", p.brk.0, "moved by the program itself"),
-        ("stack", p.stack.0, "of threads"),
+        ("stack", p.stack.0, "of the first thread"),
         ("file", p.file.0, "programs, libraries, mapped files"),
         ("shared", p.shmem.0, "shared memory"),
     ];
@@ -168,7 +168,7 @@ fn maps(page: &mut Page, run: &Run) {
     }
     if any {
         let at = m.peak_at_s.map(|s| format!(" at {}", seconds(s))).unwrap_or_default();
-        page.say("MAPS", format!("peak committed {}{at}, by the program's own calls", iec(m.peak_bytes.0)));
+        page.say("MAPS", format!("peak committed {}{at}, by the program's own calls and for its threads", iec(m.peak_bytes.0)));
         page.block("", t.lines());
         page.gap();
     }
