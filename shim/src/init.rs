@@ -1,5 +1,10 @@
 //! Beginning and end: the first image of a process, a forked child, exec, exit.
 
+mod ends;
+
+pub use ends::{QUICK_CODE, before_exec, finish};
+use ends::{exits, exits_somehow, quick_exits};
+
 use crate::config::{self, CONFIG, COUNT};
 use crate::lane::{self, HOTS, Hot, LANES, MODE, SAMPLES, Samples};
 use crate::sink::{self, Opened, SINK};
@@ -8,8 +13,7 @@ use crate::sys::{self, sys};
 use crate::text::Text;
 use crate::{drain, lines, proc, real, snapshot, stacks, tls, writer};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
-use memshim_format::spool::{HOWS, NO_CODE};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// 0 nothing yet, 1 being set up, 2 recording, 3 not recording (switched off, excluded, or no trace to be had).
 static PHASE: AtomicU32 = AtomicU32::new(0);
@@ -376,152 +380,6 @@ unsafe fn register_exit() {
             }
         }
     }
-}
-
-unsafe extern "C" fn exits(code: c_int, _: *mut c_void) {
-    finish("exit", Some(code));
-}
-
-unsafe extern "C" fn exits_somehow(_: *mut c_void) {
-    finish("exit", None);
-}
-
-unsafe extern "C" fn quick_exits(_: *mut c_void) {
-    let code = QUICK_CODE.load(Relaxed);
-    finish("quick_exit", if code == i32::MIN { None } else { Some(code) });
-}
-
-/// What the program gave `quick_exit`, whose handlers are not told.
-pub static QUICK_CODE: AtomicI32 = AtomicI32::new(i32::MIN);
-
-/// Whether this is the recording process itself: not a vfork child in its memory, not a child that has not begun.
-fn is_us() -> bool {
-    // SAFETY: ALIVE is set before phase 2.
-    unsafe { PHASE.load(Acquire) == 2 && *ALIVE == 1 && sys::getpid() == SPOOL.pid }
-}
-
-/// The process ends: everything is written and the spool goes.
-pub fn finish(how: &str, code: Option<i32>) {
-    // SAFETY: ALIVE is set before phase 2.
-    if PHASE.load(Acquire) == 2 && unsafe { *ALIVE } == 0 {
-        // A child that allocated nothing yet: it leaves a trace all the same, with its lineage.
-        enter();
-    }
-    if !is_us() {
-        return;
-    }
-    sys::keep_errno(|| {
-        crate::cuda::tell();
-        let signals = sys::block_signals();
-        if writer::lock_within_a_second() {
-            // What other threads do from here on is after the end: neither counted nor recorded.
-            PHASE.store(3, Release);
-            lane::switch_mode(0);
-            drain::drain(true);
-            let now = sys::now();
-            // Twice: all rings are read, so stacks may end that have begun just now.
-            lines::ended_stacks(now);
-            lines::ended_stacks(now);
-            let last_lines = || {
-                lines::calls(now, true);
-                snapshot::sample(now);
-                snapshot::snap("exit");
-            };
-            // SAFETY: the lock is held.
-            let trouble = unsafe { SINK.trouble };
-            if trouble == 0 {
-                if sink::lift_cap() {
-                    lines::drop_pending();
-                    last_lines();
-                } else {
-                    last_lines();
-                    lines::flush_group();
-                }
-                lines::end(how, code);
-            } else {
-                sink::end_in_trouble(trouble, || {
-                    lines::drop_pending();
-                    last_lines();
-                    lines::end(how, code);
-                });
-            }
-            // SAFETY: the lock is held.
-            unsafe {
-                if SINK.trouble == 0 {
-                    (*spool::header()).ended.store(1, Relaxed);
-                    if SPOOL.shared {
-                        unlink_spool();
-                    }
-                } else {
-                    leave_end(how, code, now);
-                }
-            }
-            drain::unlock();
-        }
-        sys::restore_signals(signals);
-    });
-}
-
-/// The end line could not be written: the spool says it.
-unsafe fn leave_end(how: &str, code: Option<i32>, now: u64) {
-    // SAFETY: the header is there.
-    let h = unsafe { &*spool::header() };
-    h.end_code.store(code.unwrap_or(NO_CODE), Relaxed);
-    h.end_ns.store(now, Relaxed);
-    h.end_how.store(HOWS.iter().position(|h| *h == how).map_or(0, |i| i as u32 + 1), Release);
-}
-
-unsafe fn unlink_spool() {
-    // SAFETY: path is zero-terminated; another file of that name (the folder was replaced) is not ours to remove.
-    unsafe {
-        let fd = sys::openat(libc::AT_FDCWD, SPOOL.path.as_ptr(), libc::O_RDONLY | libc::O_NOFOLLOW, 0);
-        if fd >= 0 {
-            let same = sys::identity(fd) == SPOOL.id;
-            sys::close(fd);
-            if same {
-                sys!(libc::SYS_unlink, SPOOL.path.as_ptr());
-            }
-        }
-    }
-}
-
-/// This process is about to exec: what it recorded is written. If the exec fails, recording just goes on.
-pub extern "C" fn before_exec() {
-    if !resolved() {
-        enter();
-    }
-    if !is_us() {
-        return;
-    }
-    sys::keep_errno(|| {
-        crate::cuda::tell();
-        let signals = sys::block_signals();
-        if writer::lock_within_a_second() {
-            drain::drain(false);
-            let now = sys::now();
-            let capped = sink::lift_cap();
-            if capped {
-                lines::drop_pending();
-            }
-            lines::calls(now, true);
-            snapshot::snap("exec");
-            if !capped {
-                lines::flush_group();
-            }
-            lines::exec(now);
-            if capped {
-                sink::restore_cap();
-            }
-            // SAFETY: the lock is held; where the program has one thread it is this one.
-            unsafe {
-                if SINK.trouble == 0 && snapshot::program_threads() == Some(writer::alive() as u64) {
-                    spool::take_name();
-                }
-            }
-            drain::unlock();
-        }
-        sys::restore_signals(signals);
-    });
 }
 
 /// A write failed: from now on calls are only counted; the counts stay in the spool.

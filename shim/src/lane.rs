@@ -9,13 +9,20 @@
 //! of the recording modes, and the first event takes the cold path, which sets the child up anew; also after a raw `fork` syscall,
 //! of which no handler tells.
 
+mod ring;
+mod samples;
+
+pub use ring::push;
+pub use samples::{SAMPLES, Samples};
+use samples::{draw, was_recorded};
+
 use crate::config::{CONFIG, FAST, FULL};
 use crate::{spool, sys, tls, writer};
 use core::arch::asm;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 use memshim_format::record::{self, op, start};
-use memshim_format::spool::{BLOCK, BLOCK_WORDS, Block, LANES_MAX, Lane};
+use memshim_format::spool::{LANES_MAX, Lane};
 
 /// What the fast path of a thread needs: one cache line, and none beside it, since processors fetch lines in pairs.
 #[repr(C, align(128))]
@@ -50,29 +57,17 @@ pub fn in_use() -> usize {
     STATES.iter().take(LANES.load(Acquire) as usize).filter(|s| s.load(Relaxed) == 1).count()
 }
 
-/// The recorded small blocks of fast mode: a byte a place, how many hash there, which every free looks at; and behind it the addresses
-/// themselves, in buckets of a cache line, which tell for sure. Wiped on fork, as the hot lines are.
-#[repr(C)]
-pub struct Samples {
-    marks: [AtomicU8; MARKS],
-    buckets: [[AtomicU64; 8]; BUCKETS],
-}
-const MARKS: usize = 65536;
-const BUCKETS: usize = 8192;
-
-/// Where they lie.
-pub static mut SAMPLES: *const Samples = core::ptr::null();
-
 /// Adds to a field of a lane in one instruction: one thread writes it, and a signal cannot come in the middle. Must stand in `unsafe`;
 /// the lane is valid.
 macro_rules! add {
     ($lane:expr, $field:ident, $v:literal) => {
-        asm!("add qword ptr [{l} + {o}], {v}", l = in(reg) $lane, o = const offset_of!(Lane, $field), v = const $v, options(nostack))
+        asm!("add qword ptr [{l} + {o}], {v}", l = in(reg) $lane, o = const core::mem::offset_of!(memshim_format::spool::Lane, $field), v = const $v, options(nostack))
     };
     ($lane:expr, $field:ident, $v:expr) => {
-        asm!("add qword ptr [{l} + {o}], {v}", l = in(reg) $lane, o = const offset_of!(Lane, $field), v = in(reg) $v, options(nostack))
+        asm!("add qword ptr [{l} + {o}], {v}", l = in(reg) $lane, o = const core::mem::offset_of!(memshim_format::spool::Lane, $field), v = in(reg) $v, options(nostack))
     };
 }
+use add;
 
 /// Counts a call of `size` bytes, in two instructions.
 ///
@@ -99,73 +94,6 @@ unsafe fn grow(lane: *mut Lane, usable: u64) -> i64 {
         asm!("xadd qword ptr [{l} + {o}], {r}", l = in(reg) lane, o = const offset_of!(Lane, live), r = inout(reg) r, options(nostack))
     };
     r as i64
-}
-
-/// Reserves the words of a ring: adds and returns the value before, in one instruction.
-///
-/// # Safety
-/// `p` is valid.
-#[inline(always)]
-unsafe fn xadd(p: *mut u64, v: u64) -> u64 {
-    let mut r = v;
-    // SAFETY: as for `add`.
-    unsafe { asm!("xadd qword ptr [{p}], {r}", p = in(reg) p, r = inout(reg) r, options(nostack)) };
-    r
-}
-
-#[inline(always)]
-fn hash(addr: u64) -> u64 {
-    (addr >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-impl Samples {
-    /// Whether the block at `addr` may be recorded.
-    #[inline(always)]
-    fn may_hold(&self, addr: u64) -> bool {
-        // SAFETY: 16 bits index 65536 marks.
-        unsafe { self.marks.get_unchecked((hash(addr) >> 48) as usize).load(Relaxed) != 0 }
-    }
-
-    fn mark(&self, addr: u64) -> &AtomicU8 {
-        // SAFETY: as above.
-        unsafe { self.marks.get_unchecked((hash(addr) >> 48) as usize) }
-    }
-
-    fn bucket(&self, addr: u64) -> &[AtomicU64; 8] {
-        &self.buckets[(hash(addr) >> 35) as usize % BUCKETS]
-    }
-
-    /// Notes a block; false when its bucket is full (which one sample in a million meets): then it is not recorded.
-    fn add(&self, addr: u64) -> bool {
-        for slot in self.bucket(addr) {
-            if slot.load(Relaxed) == 0 && slot.compare_exchange(0, addr, AcqRel, Relaxed).is_ok() {
-                self.mark(addr).fetch_add(1, Relaxed);
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Takes a block out; false when it was not there. Only the thread that frees the block asks.
-    #[cold]
-    #[inline(never)]
-    fn remove(&self, addr: u64) -> bool {
-        for slot in self.bucket(addr) {
-            if slot.load(Relaxed) == addr {
-                slot.store(0, Release);
-                self.mark(addr).fetch_sub(1, Relaxed);
-                return true;
-            }
-        }
-        false
-    }
-}
-
-/// Fast mode: whether a block that ends is one of the recorded, which it then is no more.
-#[inline(always)]
-unsafe fn was_recorded(p: *mut libc::c_void, usable: usize) -> bool {
-    // SAFETY: the samples are there before any lane.
-    unsafe { usable >= CONFIG.big || (*SAMPLES).may_hold(p as u64) && (*SAMPLES).remove(p as u64) }
 }
 
 /// Usable size of a live block.
@@ -268,28 +196,6 @@ unsafe fn chosen(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, usa
         if usable >= CONFIG.big || (*SAMPLES).add(p as u64) {
             push_alloc(hot, func, p, size, usable, flags | record::SAMPLED);
         }
-    }
-}
-
-/// Bytes until the next sample: exponential with mean `CONFIG.sample`, so that a call of s bytes is taken with probability
-/// 1 − exp(−s/mean) whatever came before; its weight in estimates is the inverse.
-unsafe fn draw(hot: *mut Hot) -> i64 {
-    // SAFETY: the caller's hot.
-    unsafe {
-        let mut x = (*hot).rng;
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        (*hot).rng = x;
-        // u in (0, 1], 53 bits; −ln u = 64·ln2 − …, by exponent and a series for the mantissa m in [1, 2).
-        let u = (x >> 11) + 1;
-        let e = 63 - u.leading_zeros() as i64;
-        let m = f64::from_bits((u << (63 - e) << 1 >> 12) | 0x3ff0_0000_0000_0000);
-        let y = (m - 1.0) / (m + 1.0);
-        let y2 = y * y;
-        let ln_m = 2.0 * y * (1.0 + y2 * (1.0 / 3.0 + y2 * (1.0 / 5.0 + y2 * (1.0 / 7.0 + y2 / 9.0))));
-        let ln_u = (e - 53) as f64 * core::f64::consts::LN_2 + ln_m;
-        (-ln_u * CONFIG.sample as f64) as i64
     }
 }
 
@@ -402,102 +308,6 @@ pub unsafe fn on_realloc_end(hot: *mut Hot, func: u8, old: *mut libc::c_void, wa
 pub unsafe fn on_failed(hot: *mut Hot) {
     // SAFETY: the caller's hot.
     unsafe { add!((*hot).lane, failed, 1) };
-}
-
-/// Whether `len` bytes at `at` lie in the words of one block: told by the address alone, so that a handler which begins a new block at
-/// any instant cannot confuse it.
-#[inline(always)]
-const fn fits(at: u64, len: u64) -> bool {
-    (at & (BLOCK as u64 - 1)).wrapping_sub(BLOCK_WORDS as u64) <= BLOCK as u64 - BLOCK_WORDS as u64 - len
-}
-
-/// Puts a record into the ring.
-///
-/// # Safety
-/// `hot` is this thread's and set up.
-#[inline(always)]
-pub unsafe fn push<const N: usize>(hot: *mut Hot, words: [u64; N]) {
-    // SAFETY: the reserved words are ours alone.
-    unsafe {
-        let at = xadd(&raw mut (*hot).cur, N as u64 * 8);
-        if fits(at, N as u64 * 8) {
-            put(at, words.as_ptr(), N);
-        } else {
-            push_in_new_block(hot, words.as_ptr(), N, at);
-        }
-    }
-}
-
-/// Writes the words, the first one last.
-#[inline(always)]
-unsafe fn put(at: u64, words: *const u64, n: usize) {
-    let p = at as *mut u64;
-    // SAFETY: n reserved words.
-    unsafe {
-        let mut i = n;
-        while i > 1 {
-            i -= 1;
-            p.add(i).write(*words.add(i));
-        }
-        (*(p as *const AtomicU64)).store(*words, Release);
-    }
-}
-
-/// Marks the rest of a block, from `at` on, as not used.
-unsafe fn pad(at: u64) {
-    if fits(at, 8) {
-        // SAFETY: a reserved word.
-        unsafe { (*(at as *const AtomicU64)).store(start(op::PAD, 0, 0), Release) };
-    }
-}
-
-#[cold]
-#[inline(never)]
-unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64) {
-    let signals = sys::block_signals();
-    let len = n as u64 * 8;
-    // SAFETY: signals are blocked, so nothing on this thread comes in between.
-    unsafe {
-        // The words from `at` to the end of its block are this reservation's, whatever a handler has done since.
-        pad(at);
-        if !fits((*hot).cur, len) {
-            pad((*hot).cur);
-            if !begin_block(hot) {
-                // Back to an address at which nothing fits, whatever was reserved beyond.
-                (*hot).cur &= !(BLOCK as u64 - 1);
-                add!((*hot).lane, lost, 1);
-                sys::restore_signals(signals);
-                return;
-            }
-        }
-        let at = (*hot).cur;
-        (*hot).cur = at + len;
-        put(at, words, n);
-    }
-    sys::restore_signals(signals);
-}
-
-/// Gives the lane its next block. Signals are blocked. Waits within bounds when memory for rings is used up.
-unsafe fn begin_block(hot: *mut Hot) -> bool {
-    // SAFETY: the caller's hot.
-    let first = unsafe { (*hot).block == 0 };
-    let Some(index) = spool::take_block(first) else { return false };
-    // SAFETY: the block is ours until it is linked; the lane is this thread's.
-    unsafe {
-        let block: *mut Block = spool::block(index);
-        (*block).next.store(0, Relaxed);
-        (*block).lane.store((*hot).index, Relaxed);
-        (*block).t_ns.store(sys::now(), Relaxed);
-        if (*hot).block == 0 {
-            (*(*hot).lane).first.store(index + 1, Release);
-        } else {
-            (*spool::block((*hot).block - 1)).next.store(index + 1, Release);
-        }
-        (*hot).block = index + 1;
-        (*hot).cur = block as u64 + BLOCK_WORDS as u64;
-    }
-    writer::block_filled();
-    true
 }
 
 /// Lanes ever used.

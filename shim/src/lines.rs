@@ -1,12 +1,19 @@
 //! The lines of a trace (see docs/trace-format.md): header, groups of batches with their kinds, side lines, counts, end.
 //! The drain's lock is held wherever lines are made.
 
-use crate::config::{CONFIG, FAST, FULL};
+mod ends;
+mod groups;
+mod header;
+
+pub use ends::{end, exec, mode_lowered, writing_ended};
+pub use groups::{drop_pending, flush_group};
+pub use header::header_now;
+
 use crate::lane::LANES;
-use crate::sink::{self, SINK};
+use crate::sink::{self};
 use crate::spool::{self, SPOOL};
 use crate::text::Text;
-use crate::{drain, kinds, proc, real, sys};
+use crate::{proc, sys};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering::*;
 use memshim_format::record::{self, FNS, func, op};
@@ -38,79 +45,6 @@ pub fn process_mark(t: &mut Text, who: (u32, u64)) {
 fn cstr<'a>(p: *const c_char) -> &'a [u8] {
     // SAFETY: zero-terminated strings of the initial stack or of the loader, or null.
     if p.is_null() { b"" } else { unsafe { CStr::from_ptr(p) }.to_bytes() }
-}
-
-/// The most by which usable size exceeds requested size in glibc, for blocks below `big`: a chunk is a multiple of 16 bytes with 8 for
-/// its head, and a rest of 16 that is too small for a chunk of its own stays with the block. From the size on that malloc maps singly
-/// (128 KiB, unless the program sets it otherwise) the rest of the page comes on top. Aligned allocations: see `slack_aligned`.
-fn glibc_slack() -> u64 {
-    // SAFETY: settings are read-only.
-    if unsafe { CONFIG.big } < (128 << 10) - 64 { 31 } else { 4096 + 31 }
-}
-
-/// Writes the header line. One thread.
-pub fn header_now() {
-    let mut t = stage();
-    let mut name = [0u8; 4096];
-    // SAFETY: one thread; settings are read-only.
-    unsafe {
-        let (parent, _) = proc::parent_and_start();
-        t.str("{\"type\":\"header\",\"v\":1,\"run\":\"").hex64(SINK.run).str("\"");
-        t.field("pid", SINK.me.0 as u64).field("ppid", parent as u64).field("start_ticks", SINK.me.1);
-        t.field("pid_ns", proc::pid_namespace()).field("exec", SINK.exec as u64);
-        t.field("mono_ns", sys::now()).field("wall_ns", sys::wall());
-        t.str(",\"mode\":\"").str(if CONFIG.mode == FULL { "full" } else { "fast" }).str("\",\"cols\":\"v93\",\"tick_ns\":100");
-        let n = proc::host(name.as_mut_ptr(), name.len());
-        t.str(",\"host\":").quoted(name.get(..n).unwrap_or(b""));
-        let n = proc::exe(name.as_mut_ptr(), name.len());
-        t.str(",\"exe\":").quoted(name.get(..n).unwrap_or(b"")).str(",\"argv\":[");
-        for i in 0..CONFIG.argc {
-            let arg = cstr(*CONFIG.argv.add(i));
-            if t.room() < STAGE / 2 || arg.len() > STAGE / 16 {
-                t.str(if i > 0 { ",\"…\"" } else { "\"…\"" });
-                break;
-            }
-            if i > 0 {
-                t.str(",");
-            }
-            t.quoted(arg);
-        }
-        let n = proc::cwd(name.as_mut_ptr(), name.len());
-        t.str("],\"cwd\":").quoted(name.get(..n).unwrap_or(b""));
-        if CONFIG.rank >= 0 {
-            t.field("rank", CONFIG.rank as u64);
-        } else {
-            t.str(",\"rank\":null");
-        }
-        t.str(",\"job\":");
-        if CONFIG.job.is_null() {
-            t.str("null");
-        } else {
-            t.quoted(cstr(CONFIG.job));
-        }
-        t.field("interval_ns", CONFIG.interval_ns)
-            .field("big", CONFIG.big as u64)
-            .field("sample", CONFIG.sample as u64)
-            .field("page", 4096);
-        t.str(",\"allocator\":");
-        match real::ALLOCATOR {
-            real::Allocator::Glibc => t.str("\"glibc\"").field("slack", glibc_slack()),
-            real::Allocator::Program => t.str("\"the program's own, not seen\",\"slack\":null,\"heap_seen\":false"),
-            real::Allocator::Valgrind => t.str("\"valgrind's, not seen\",\"slack\":null,\"heap_seen\":false"),
-            real::Allocator::Other => t.quoted(cstr(real::ALLOCATOR_FILE)).str(",\"slack\":null"),
-        };
-        t.str(",\"fns\":[");
-        for (i, f) in FNS.iter().enumerate() {
-            t.str(if i > 0 { ",\"" } else { "\"" }).str(f).str("\"");
-        }
-        t.str("]");
-        if let Some((from, live, blocks)) = crate::init::inherited() {
-            t.str(",\"inherited\":{\"from\":").num(from as u64).signed("live", live).signed("blocks", blocks).str("}");
-        }
-        t.str("}\n");
-    }
-    sink::write(t.as_bytes());
-    sink::header_written();
 }
 
 /// Writes a `note` line.
@@ -297,107 +231,6 @@ pub fn ended_stacks(now: u64) {
     });
 }
 
-/// Writes everything that is pending: kinds, side lines, and the batches of all lanes as one group.
-pub fn flush_group() {
-    // SAFETY: the lock is held.
-    unsafe {
-        let h = spool::header();
-        flush_kinds(h);
-        flush_side();
-        let group = (*h).group.load(Relaxed);
-        let mut t = stage();
-        let mut staged_from = 0;
-        let mut any = false;
-        let now = sys::now();
-        for i in 0..LANES.load(Acquire) {
-            let lane = spool::lane(i);
-            let c = &spool::committed(lane);
-            if c.events == 0 {
-                continue;
-            }
-            if t.room() < LANE + 1024 {
-                written(&mut t, staged_from, i);
-                staged_from = i;
-            }
-            batch(&mut t, group, i, lane, c, now);
-            any = true;
-        }
-        if any {
-            written(&mut t, staged_from, LANES.load(Acquire));
-            (*h).group.store(group + 1, Release);
-        }
-    }
-}
-
-/// Writes the staged batches of lanes `from..to` and starts these anew.
-unsafe fn written(t: &mut Text, from: u32, to: u32) {
-    let good = sink::is_writing() && sink::write(t.as_bytes());
-    t.clear();
-    for i in from..to {
-        if good {
-            // SAFETY: the lane is below LANES; the lock is held.
-            unsafe {
-                let lane = spool::lane(i);
-                let events = (&(*lane).commit)[(*lane).which.load(Relaxed) as usize & 1].events;
-                (*spool::header()).recorded.fetch_add(events as u64, Relaxed);
-            }
-        }
-        drain::restart_batch(i);
-    }
-}
-
-/// Forgets what is pending: it is of what a cap leaves out, and would stand after a gap.
-pub fn drop_pending() {
-    // SAFETY: the lock is held.
-    unsafe { (*spool::header()).side_len.store(0, Release) };
-}
-
-unsafe fn batch(t: &mut Text, group: u64, i: u32, lane: *mut Lane, c: &Commit, now: u64) {
-    // SAFETY: the columns hold the bytes that the commit says.
-    let column = |p: *const u8, n: u32| unsafe { core::slice::from_raw_parts(p, n as usize) };
-    // SAFETY: as above.
-    let (k, x, z, ts) = unsafe {
-        (
-            column((&raw const (*lane).k).cast(), c.k_len),
-            column((&raw const (*lane).x).cast(), c.x_len),
-            column((&raw const (*lane).z).cast(), c.z_len),
-            column((&raw const (*lane).t).cast(), c.t_len),
-        )
-    };
-    t.str("{\"type\":\"ev\"").field("g", group).field("lane", i as u64).field("n", c.events as u64).field("seq", c.seq0);
-    t.field("t0", c.t0).field("t1", now).str(",\"t\":\"").bytes(ts).str("\",\"k\":\"").bytes(k).str("\"");
-    if !x.is_empty() {
-        t.str(",\"x\":\"").bytes(x).str("\"");
-    }
-    if !z.is_empty() {
-        t.str(",\"z\":\"").bytes(z).str("\"");
-    }
-    t.field("allocs", c.allocs as u64).field("frees", c.frees as u64).field("bytes", c.bytes).signed("live", c.live).signed("peak", c.peak);
-    t.str("}\n");
-}
-
-unsafe fn flush_kinds(h: *mut Header) {
-    // SAFETY: rows below count exist; the lock is held.
-    unsafe {
-        let count = kinds::KINDS.count();
-        let mut from = (*h).kinds_written.load(Relaxed);
-        while from < count {
-            let mut t = stage();
-            let upto = count.min(from + 4000);
-            t.str("{\"type\":\"kinds\"").field("from", from as u64 + 1).str(",\"kinds\":[");
-            for i in from..upto {
-                let k = spool::kind(i as usize).read();
-                t.str(if i > from { ",[" } else { "[" }).num(k.func as u64).str(",").int(k.size).str(",").num(k.slack as u64);
-                t.str(",").num(k.flags as u64).str("]");
-            }
-            t.str("]}\n");
-            sink::write(t.as_bytes());
-            from = upto;
-            (*h).kinds_written.store(from, Release);
-        }
-    }
-}
-
 /// Totals of all lanes.
 pub struct Totals {
     pub fns: [[u64; 2]; FNS.len()],
@@ -512,77 +345,4 @@ unsafe fn lane_rows(t: &mut Text, at_hi: &mut Text, lanes: u32) {
             }
         }
     }
-}
-
-/// Says what threads without a lane have in the totals only.
-fn crowd() {
-    let Some(i) = spool::crowd() else { return };
-    // SAFETY: the crowd's lane exists.
-    let (calls, lost) = unsafe {
-        let lane = &*spool::lane(i);
-        (lane.counts.iter().map(|c| c[0].load(Relaxed)).sum::<u64>(), lane.lost.load(Relaxed))
-    };
-    let mut b = [0u8; 640];
-    let mut t = Text::over(&mut b);
-    if lost > 0 {
-        t.str("{\"type\":\"lost\"").field("t", sys::now()).field("lane", i as u64).field("n", lost);
-        t.str(",\"why\":\"").str(CROWDED).str("\"}\n");
-    }
-    t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":\"").str(CROWDED).str(": ").num(calls);
-    t.str(" calls of theirs are in the totals only\"}\n");
-    sink::write(t.as_bytes());
-}
-
-/// Writes the `end` line.
-pub fn end(how: &str, code: Option<i32>) {
-    live_names();
-    flush_side();
-    crowd();
-    let s = totals();
-    let mut t = stage();
-    t.str("{\"type\":\"end\"").field("t", sys::now()).str(",\"how\":\"").str(how).str("\",\"code\":");
-    match code {
-        Some(c) => t.int(c as i64),
-        None => t.str("null"),
-    };
-    // SAFETY: the header is there; the lock is held.
-    let h = unsafe { &*spool::header() };
-    // SAFETY: settings are read-only.
-    let recorded = if unsafe { CONFIG.mode } == FULL { h.recorded.load(Relaxed) } else { s.counted - s.lost.min(s.counted) };
-    // What could not be written is lost too.
-    let lost = if h.trouble.load(Relaxed) != 0 { s.counted - recorded.min(s.counted) } else { s.lost };
-    t.field("counted", s.counted).field("recorded", recorded).field("lost", lost).field("failed", s.failed);
-    t.field("unknown_frees", h.unknown_frees.load(Relaxed));
-    crate::snapshot::own(&mut t);
-    t.str("}\n");
-    sink::write(t.as_bytes());
-}
-
-/// Writes the line that says that this process is about to become another image.
-pub fn exec(now: u64) {
-    flush_side();
-    let mut t = stage();
-    // SAFETY: the lock is held.
-    t.str("{\"type\":\"child\"").field("t", now).str(",\"how\":\"exec\"").field("pid", unsafe { SINK.me.0 } as u64).str("}\n");
-    sink::write(t.as_bytes());
-}
-
-/// Writes the line that says that recording was lowered, because the trace neared its cap.
-pub fn mode_lowered(mode: u32) {
-    let mut b = [0u8; 256];
-    let mut t = Text::over(&mut b);
-    t.str("{\"type\":\"mode\"").field("t", sys::now()).str(",\"mode\":\"").str(if mode == FAST { "fast" } else { "count" });
-    t.str("\",\"why\":\"the trace reached ").str(if mode == FAST { "three quarters of " } else { "" }).str("MEMSHIM_MAX\"");
-    // SAFETY: settings are read-only.
-    t.field("max", unsafe { CONFIG.max }).str("}\n");
-    sink::write(t.as_bytes());
-}
-
-/// Writes the line that says that recording was lowered to totals, because the trace could not be written.
-pub fn writing_ended(errno: i32) {
-    let mut b = [0u8; 256];
-    let mut t = Text::over(&mut b);
-    t.str("{\"type\":\"mode\"").field("t", sys::now()).str(",\"mode\":\"count\",\"why\":\"the trace could not be written any more: ");
-    t.str(sink::reason(errno)).str("\"").field("errno", errno as u64).str("}\n");
-    sink::write(t.as_bytes());
 }

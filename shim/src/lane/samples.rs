@@ -1,0 +1,95 @@
+//! Fast mode: which small calls are recorded (by bytes, without bias), and which blocks those gave.
+
+use super::Hot;
+use crate::config::CONFIG;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
+
+/// The recorded small blocks of fast mode: a byte a place, how many hash there, which every free looks at; and behind it the addresses
+/// themselves, in buckets of a cache line, which tell for sure. Wiped on fork, as the hot lines are.
+#[repr(C)]
+pub struct Samples {
+    marks: [AtomicU8; MARKS],
+    buckets: [[AtomicU64; 8]; BUCKETS],
+}
+const MARKS: usize = 65536;
+const BUCKETS: usize = 8192;
+
+/// Where they lie.
+pub static mut SAMPLES: *const Samples = core::ptr::null();
+
+#[inline(always)]
+fn hash(addr: u64) -> u64 {
+    (addr >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Samples {
+    /// Whether the block at `addr` may be recorded.
+    #[inline(always)]
+    fn may_hold(&self, addr: u64) -> bool {
+        // SAFETY: 16 bits index 65536 marks.
+        unsafe { self.marks.get_unchecked((hash(addr) >> 48) as usize).load(Relaxed) != 0 }
+    }
+
+    fn mark(&self, addr: u64) -> &AtomicU8 {
+        // SAFETY: as above.
+        unsafe { self.marks.get_unchecked((hash(addr) >> 48) as usize) }
+    }
+
+    fn bucket(&self, addr: u64) -> &[AtomicU64; 8] {
+        &self.buckets[(hash(addr) >> 35) as usize % BUCKETS]
+    }
+
+    /// Notes a block; false when its bucket is full (which one sample in a million meets): then it is not recorded.
+    pub(super) fn add(&self, addr: u64) -> bool {
+        for slot in self.bucket(addr) {
+            if slot.load(Relaxed) == 0 && slot.compare_exchange(0, addr, AcqRel, Relaxed).is_ok() {
+                self.mark(addr).fetch_add(1, Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes a block out; false when it was not there. Only the thread that frees the block asks.
+    #[cold]
+    #[inline(never)]
+    fn remove(&self, addr: u64) -> bool {
+        for slot in self.bucket(addr) {
+            if slot.load(Relaxed) == addr {
+                slot.store(0, Release);
+                self.mark(addr).fetch_sub(1, Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Fast mode: whether a block that ends is one of the recorded, which it then is no more.
+#[inline(always)]
+pub(super) unsafe fn was_recorded(p: *mut libc::c_void, usable: usize) -> bool {
+    // SAFETY: the samples are there before any lane.
+    unsafe { usable >= CONFIG.big || (*SAMPLES).may_hold(p as u64) && (*SAMPLES).remove(p as u64) }
+}
+
+/// Bytes until the next sample: exponential with mean `CONFIG.sample`, so that a call of s bytes is taken with probability
+/// 1 − exp(−s/mean) whatever came before; its weight in estimates is the inverse.
+pub(super) unsafe fn draw(hot: *mut Hot) -> i64 {
+    // SAFETY: the caller's hot.
+    unsafe {
+        let mut x = (*hot).rng;
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (*hot).rng = x;
+        // u in (0, 1], 53 bits; −ln u = 64·ln2 − …, by exponent and a series for the mantissa m in [1, 2).
+        let u = (x >> 11) + 1;
+        let e = 63 - u.leading_zeros() as i64;
+        let m = f64::from_bits((u << (63 - e) << 1 >> 12) | 0x3ff0_0000_0000_0000);
+        let y = (m - 1.0) / (m + 1.0);
+        let y2 = y * y;
+        let ln_m = 2.0 * y * (1.0 + y2 * (1.0 / 3.0 + y2 * (1.0 / 5.0 + y2 * (1.0 / 7.0 + y2 / 9.0))));
+        let ln_u = (e - 53) as f64 * core::f64::consts::LN_2 + ln_m;
+        (-ln_u * CONFIG.sample as f64) as i64
+    }
+}

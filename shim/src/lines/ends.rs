@@ -1,0 +1,83 @@
+//! Lines about the recording itself: lowered, ended, exec, end.
+
+use super::{flush_side, live_names, stage, totals};
+use crate::config::{CONFIG, FAST, FULL};
+use crate::sink::{self, SINK};
+use crate::spool;
+use crate::sys;
+use crate::text::Text;
+use core::sync::atomic::Ordering::*;
+use memshim_format::spool::CROWDED;
+
+/// Says what threads without a lane have in the totals only.
+fn crowd() {
+    let Some(i) = spool::crowd() else { return };
+    // SAFETY: the crowd's lane exists.
+    let (calls, lost) = unsafe {
+        let lane = &*spool::lane(i);
+        (lane.counts.iter().map(|c| c[0].load(Relaxed)).sum::<u64>(), lane.lost.load(Relaxed))
+    };
+    let mut b = [0u8; 640];
+    let mut t = Text::over(&mut b);
+    if lost > 0 {
+        t.str("{\"type\":\"lost\"").field("t", sys::now()).field("lane", i as u64).field("n", lost);
+        t.str(",\"why\":\"").str(CROWDED).str("\"}\n");
+    }
+    t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":\"").str(CROWDED).str(": ").num(calls);
+    t.str(" calls of theirs are in the totals only\"}\n");
+    sink::write(t.as_bytes());
+}
+
+/// Writes the `end` line.
+pub fn end(how: &str, code: Option<i32>) {
+    live_names();
+    flush_side();
+    crowd();
+    let s = totals();
+    let mut t = stage();
+    t.str("{\"type\":\"end\"").field("t", sys::now()).str(",\"how\":\"").str(how).str("\",\"code\":");
+    match code {
+        Some(c) => t.int(c as i64),
+        None => t.str("null"),
+    };
+    // SAFETY: the header is there; the lock is held.
+    let h = unsafe { &*spool::header() };
+    // SAFETY: settings are read-only.
+    let recorded = if unsafe { CONFIG.mode } == FULL { h.recorded.load(Relaxed) } else { s.counted - s.lost.min(s.counted) };
+    // What could not be written is lost too.
+    let lost = if h.trouble.load(Relaxed) != 0 { s.counted - recorded.min(s.counted) } else { s.lost };
+    t.field("counted", s.counted).field("recorded", recorded).field("lost", lost).field("failed", s.failed);
+    t.field("unknown_frees", h.unknown_frees.load(Relaxed));
+    crate::snapshot::own(&mut t);
+    t.str("}\n");
+    sink::write(t.as_bytes());
+}
+
+/// Writes the line that says that this process is about to become another image.
+pub fn exec(now: u64) {
+    flush_side();
+    let mut t = stage();
+    // SAFETY: the lock is held.
+    t.str("{\"type\":\"child\"").field("t", now).str(",\"how\":\"exec\"").field("pid", unsafe { SINK.me.0 } as u64).str("}\n");
+    sink::write(t.as_bytes());
+}
+
+/// Writes the line that says that recording was lowered, because the trace neared its cap.
+pub fn mode_lowered(mode: u32) {
+    let mut b = [0u8; 256];
+    let mut t = Text::over(&mut b);
+    t.str("{\"type\":\"mode\"").field("t", sys::now()).str(",\"mode\":\"").str(if mode == FAST { "fast" } else { "count" });
+    t.str("\",\"why\":\"the trace reached ").str(if mode == FAST { "three quarters of " } else { "" }).str("MEMSHIM_MAX\"");
+    // SAFETY: settings are read-only.
+    t.field("max", unsafe { CONFIG.max }).str("}\n");
+    sink::write(t.as_bytes());
+}
+
+/// Writes the line that says that recording was lowered to totals, because the trace could not be written.
+pub fn writing_ended(errno: i32) {
+    let mut b = [0u8; 256];
+    let mut t = Text::over(&mut b);
+    t.str("{\"type\":\"mode\"").field("t", sys::now()).str(",\"mode\":\"count\",\"why\":\"the trace could not be written any more: ");
+    t.str(sink::reason(errno)).str("\"").field("errno", errno as u64).str("}\n");
+    sink::write(t.as_bytes());
+}
