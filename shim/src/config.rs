@@ -1,7 +1,7 @@
 //! The settings: `MEMSHIM_*` of the initial environment, read from the stack the kernel laid out, so that a program that clears or
 //! replaces its environment does not matter and no libc state is touched. Kept in memory for forked children.
 
-use crate::elf::weak_variable;
+use crate::elf::weak_symbol;
 use crate::text::Text;
 use core::ffi::{CStr, c_char};
 use memshim_format::value::{bytes, interval};
@@ -68,8 +68,8 @@ pub static mut CONFIG: Config = Config {
 /// Where the kernel put argc, argv, envp: glibc's loader keeps it; elsewhere it is found from `environ`, which still points there at the
 /// start: before the variables lie a zero, the arguments, and their number. Null: not to be found.
 fn initial_stack() -> *const usize {
-    let glibc: *const *const usize = weak_variable!("__libc_stack_end").cast();
-    let environ: *const *const usize = weak_variable!("__environ").cast();
+    let glibc: *const *const usize = weak_symbol!("__libc_stack_end").cast();
+    let environ: *const *const usize = weak_symbol!("__environ").cast();
     // SAFETY: the libc's own variables, and the kernel's layout.
     unsafe {
         if !glibc.is_null() {

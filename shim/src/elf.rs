@@ -52,9 +52,9 @@ pub struct Found {
     pub object: *const Object,
 }
 
-/// The address of a variable of the C library, null where this one has none of that name: a strong reference would keep the program from
+/// The address of a variable or function of the C library, null where this one has none of that name: a strong reference would keep the program from
 /// starting there.
-macro_rules! weak_variable {
+macro_rules! weak_symbol {
     ($name:literal) => {{
         let p: *const core::ffi::c_void;
         // SAFETY: reads an entry of the global offset table, which the loader has filled.
@@ -65,12 +65,12 @@ macro_rules! weak_variable {
         p
     }};
 }
-pub(crate) use weak_variable;
+pub(crate) use weak_symbol;
 
 /// The first object: the program.
 pub fn program() -> *const Object {
-    let glibc: *const Debug = weak_variable!("_r_debug").cast();
-    let musl: *const *const Debug = weak_variable!("_dl_debug_addr").cast();
+    let glibc: *const Debug = weak_symbol!("_r_debug").cast();
+    let musl: *const *const Debug = weak_symbol!("_dl_debug_addr").cast();
     // SAFETY: the loader's own variables.
     unsafe {
         if !glibc.is_null() {
