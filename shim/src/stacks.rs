@@ -81,7 +81,7 @@ pub fn settle() {
 }
 
 /// This thread's control block: what glibc gives out as its handle.
-fn own_handle() -> u64 {
+pub fn own_handle() -> u64 {
     let p: u64;
     // SAFETY: the first word of the block is its own address, by the ABI.
     unsafe { core::arch::asm!("mov {p}, qword ptr fs:[0]", p = out(reg) p, options(nostack, readonly, preserves_flags)) };

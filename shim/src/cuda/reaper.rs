@@ -10,6 +10,7 @@ use super::contexts::CONTEXTS;
 use super::libcuda::own;
 use super::{graphs, streams, timing};
 use crate::config::{CONFIG, GPU_EVENTS};
+use crate::elf::weak_symbol;
 use crate::hooks::heap::ready;
 use crate::lane::{self, Hot};
 use crate::real::REAL;
@@ -45,14 +46,14 @@ pub fn is_ending() -> bool {
     ENDING.load(Relaxed) != 0
 }
 
-unsafe extern "C" {
-    fn on_exit(f: unsafe extern "C" fn(c_int, *mut c_void), arg: *mut c_void) -> c_int;
-}
-
 /// Handlers run last registered first: registered at the first context, after the driver's own, this one runs before it.
 pub fn end_before_driver() {
-    // SAFETY: a plain registration.
-    sys::keep_errno(|| unsafe { on_exit(driver_ends, core::ptr::null_mut()) });
+    type OnExit = unsafe extern "C" fn(unsafe extern "C" fn(c_int, *mut c_void), *mut c_void) -> c_int;
+    let on_exit = weak_symbol!("on_exit");
+    if !on_exit.is_null() {
+        // SAFETY: the C library's function of this type; a plain registration.
+        sys::keep_errno(|| unsafe { core::mem::transmute::<*const c_void, OnExit>(on_exit)(driver_ends, core::ptr::null_mut()) });
+    }
 }
 
 unsafe extern "C" fn driver_ends(_: c_int, _: *mut c_void) {
@@ -106,11 +107,14 @@ const OF_LIBC: u64 = 1 << 31 | 1 << 32;
 
 unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
     let open = !OF_LIBC;
+    let detach = weak_symbol!("pthread_detach");
     // SAFETY: the set is a variable of eight bytes; the name is zero-terminated; this thread detaches itself.
     unsafe {
         sys!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const open, 0, 8);
         sys!(libc::SYS_prctl, libc::PR_SET_NAME, c"memshim-gpu".as_ptr());
-        libc::pthread_detach(libc::pthread_self());
+        if !detach.is_null() {
+            core::mem::transmute::<*const c_void, unsafe extern "C" fn(u64) -> c_int>(detach)(crate::stacks::own_handle());
+        }
     }
     let hot = ready();
     let mut relaxed = false;
