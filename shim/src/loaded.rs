@@ -126,3 +126,19 @@ pub fn mentioned(words: &[&[u8]]) -> u64 {
     each(mark, &mut marks);
     marks.seen
 }
+
+/// The object that an address is in, as a handle for `dlsym`; null where there is none, and for the program, whose scope is the global one.
+pub fn handle_of(address: usize) -> *mut c_void {
+    const RTLD_DL_LINKMAP: c_int = 2;
+    let f = real::default(b"dladdr1");
+    if f.is_null() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the C library's function; it writes four pointers and one more. The loader's handles are its objects.
+    unsafe {
+        let ask: unsafe extern "C" fn(usize, *mut [usize; 4], *mut *mut c_void, c_int) -> c_int = core::mem::transmute(f);
+        let (mut info, mut object) = ([0usize; 4], core::ptr::null_mut());
+        let found = ask(address, &raw mut info, &raw mut object, RTLD_DL_LINKMAP) != 0;
+        if found && object.cast_const() != elf::program().cast::<c_void>() { object } else { core::ptr::null_mut() }
+    }
+}

@@ -33,9 +33,12 @@ fn program(source: &str, way: &str) -> PathBuf {
         support::build(&format!("cuda/{source}.c"), made, &["-shared", "-fPIC"]);
     }
     let dir = support::out_dir().to_str().expect("a path in UTF-8");
+    let to_driver = [format!("-L{dir}"), "-l:libcuda.so.1".to_owned(), format!("-Wl,-rpath,{dir}")];
+    let user: Vec<&str> = ["-shared", "-fPIC", "-Wl,--no-as-needed"].into_iter().chain(to_driver.iter().map(String::as_str)).collect();
+    support::build("cuda/plugin.c", "libcuda_user.so", &user);
     let (built, flags) = match way {
-        "linked" => ("linked", vec!["-DBY_LINK".to_owned(), format!("-L{dir}"), "-l:libcuda.so.1".to_owned(), format!("-Wl,-rpath,{dir}")]),
-        _ => ("looked_up", vec![]),
+        "linked" => ("linked", [&["-DBY_LINK".to_owned()], &to_driver[..]].concat()),
+        _ => ("looked_up", vec!["-rdynamic".to_owned()]),
     };
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     support::build(&format!("cuda/{source}.c"), &format!("cuda_{source}_{built}"), &flags)

@@ -9,7 +9,7 @@ use super::table::ENTRIES;
 use super::{contexts, known, libcuda};
 use crate::lane::{self, Hot};
 use crate::real::REAL;
-use crate::{elf, init};
+use crate::{elf, init, loaded};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -83,6 +83,9 @@ unsafe extern "C" fn pick(handle: *mut c_void, name: *const c_char, caller: usiz
         if handle == RTLD_NEXT {
             return if entry.is_some() && is_nowhere(name) { Picked { done: 1, ..PASS } } else { PASS };
         }
+        if handle.is_null() {
+            return entry.map_or(PASS, |e| in_global_scope(e, name, caller));
+        }
         if entry.is_none() && !is_new(name.to_bytes()) || libcuda::holds(caller) || in_a_hook() {
             return PASS;
         }
@@ -90,13 +93,32 @@ unsafe extern "C" fn pick(handle: *mut c_void, name: *const c_char, caller: usiz
     }
 }
 
-/// The real function's answer, or our hook in place of the driver's.
+/// `RTLD_DEFAULT`: our own export is in the way, and is the answer only where there would be one without us.
+unsafe fn in_global_scope(e: &Entry, name: &CStr, caller: usize) -> Picked {
+    // SAFETY: the real dlsym. By RTLD_NEXT, from here, it finds what is behind us in the global scope.
+    unsafe {
+        let Some(look) = REAL.dlsym else { return PASS };
+        let ours = look(core::ptr::null_mut(), name.as_ptr()).cast_const() == e.hook.0.cast::<c_void>();
+        // Somebody's in front of us, or one behind us.
+        if !ours || !look(RTLD_NEXT, name.as_ptr()).is_null() {
+            return PASS;
+        }
+        // A library sees its own scope too.
+        let own = loaded::handle_of(caller);
+        if libcuda::is_loaded() && !own.is_null() && !look(own, name.as_ptr()).is_null() {
+            return PASS;
+        }
+        Picked { done: 1, ..PASS }
+    }
+}
+
+/// The real function's answer to a lookup in a library, or our hook in place of the driver's.
 unsafe fn answer(handle: *mut c_void, name: &CStr, entry: Option<&'static Entry>) -> Picked {
-    // SAFETY: the real dlsym. By RTLD_NEXT, from here, it finds what the program would find in the global scope without us.
+    // SAFETY: the real dlsym.
     unsafe {
         let Some(look) = REAL.dlsym else { return PASS };
         let ours = entry.map(|e| e.hook.0.cast::<c_void>());
-        let mut p: *const c_void = look(if handle.is_null() { RTLD_NEXT } else { handle }, name.as_ptr());
+        let mut p: *const c_void = look(handle, name.as_ptr());
         if ours == Some(p) {
             p = look(RTLD_NEXT, name.as_ptr());
         }

@@ -31,8 +31,15 @@ static int without_driver(char **args)
     return 0;
 }
 
+/* The program's own, by names that look like the driver's. */
+int cuProgramsOwn(void) { return 1; }
+R cuMemcpyPeer(Ptr to, Context tc, Ptr from, Context fc, size_t n) { return 7; }
+
 static int others(char **args)
 {
+    line("the program's own: %s", dlsym(RTLD_DEFAULT, "cuProgramsOwn") == (void *)cuProgramsOwn ? "found" : "lost");
+    R (*peer)(Ptr, Context, Ptr, Context, size_t) = dlsym(RTLD_DEFAULT, "cuMemcpyPeer");
+    line("the program's own by a name of the driver's: %d", peer ? peer(0, 0, 0, 0, 0) : -1);
     say("malloc, next", dlsym(RTLD_NEXT, "malloc"));
     say("malloc, default", dlsym(RTLD_DEFAULT, "malloc"));
     say("no such name", dlsym(RTLD_DEFAULT, "no_such_function_anywhere"));
@@ -57,6 +64,16 @@ static int with_driver(char **args)
     say("not hooked", dlsym(library, "cuInit"));
     say("not there", dlsym(library, "cuMemAlloc_v9"));
     say("a prefix", dlsym(library, "cuMem"));
+    /* A library of its own scope has the driver in it, the program has not. */
+    void *user = dlopen(beside("libcuda_user.so"), RTLD_NOW | RTLD_LOCAL);
+    need(user, "%s", dlerror());
+    void *(*there)(const char *) = dlsym(user, "plugin_default");
+    say("in the scope of a library", there("cuMemAlloc_v2"));
+    void *plugin = dlopen(beside("libcuda_plugin.so"), RTLD_NOW | RTLD_LOCAL);
+    void *(*not_there)(const char *) = dlsym(plugin, "plugin_default");
+    say("not in the scope of another", not_there("cuMemAlloc_v2"));
+    void *(*next)(const char *) = dlsym(user, "plugin_next");
+    say("behind a library", next("cuMemAlloc_v2"));
     say("local: default", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"));
     void *global = dlopen(beside("libcuda.so.1"), RTLD_NOW | RTLD_GLOBAL);
     say("global: default", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"));

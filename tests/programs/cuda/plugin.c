@@ -11,3 +11,7 @@ char *plugin_getenv(const char *name)
     char *(*real)(const char *) = (char *(*)(const char *))dlsym(RTLD_NEXT, "getenv");
     return real ? real(name) : 0;
 }
+void *plugin_default(const char *name)
+{
+    return dlsym(RTLD_DEFAULT, name);
+}
