@@ -146,3 +146,26 @@ fn eighty_columns_are_enough() {
     assert!(wide.iter().all(|l| l.starts_with("next")), "{wide:#?}");
     assert!(text.contains("123 456 789 allocations") && !text.contains("123\n"), "{text}");
 }
+
+#[test]
+fn a_gpu_has_a_section_and_what_is_not_known_is_no_zero() {
+    let mut r = run(7, 20);
+    assert!(!screen(&Report { runs: vec![r.clone()], ..Report::default() }, true).contains("GPU"));
+    let device = GpuDevice {
+        index: Some(0),
+        name: Some("Card".into()),
+        peak_bytes: Bytes(3 << 30),
+        reserved_peak_bytes: Bytes(4 << 30),
+        total_bytes: Some(Bytes(8 << 30)),
+        ..GpuDevice::default()
+    };
+    let copy = GpuTransfer { direction: "H2D".into(), memory: "pinned".into(), count: 2, bytes: Bytes(1 << 20), ..GpuTransfer::default() };
+    let stream = GpuStream { kind: "per thread".into(), kernels: 9, ..GpuStream::default() };
+    let gpu = Gpu { timing: "off".into(), devices: vec![device], transfers: vec![copy], streams: vec![stream], ..Gpu::default() };
+    r.gpu = Some(gpu);
+    let text = screen(&Report { runs: vec![r], ..Report::default() }, true);
+    for wanted in ["GPU       peak live 3.00 GiB on device 0 Card, 50 % of the device", "H2D pinned", "not known", "MEMSHIM_GPU_TIMING=off"]
+    {
+        assert!(text.contains(wanted), "{wanted}:\n{text}");
+    }
+}
