@@ -71,3 +71,21 @@ fn without_events_there_are_bytes_and_no_device_times() {
         }
     }
 }
+
+#[test]
+fn the_documented_jq_lines_about_gpus_answer() {
+    let test = "the_documented_jq_lines_about_gpus_answer";
+    if support::lacks(test, &[Need::Command("jq"), Need::Preload]) {
+        return;
+    }
+    let g = gpu("copies", "all", "dlsym");
+    let folder = support::fresh_dir(test);
+    std::fs::write(folder.join("a.json"), json!({"runs": [g.run]}).to_string()).expect("a file");
+    let all: Vec<_> = support::jq::questions("docs/guide.md").into_iter().filter(|q| q.contains(".gpu")).collect();
+    let answers: Vec<_> = all.iter().map(|q| support::jq::ask(q, &folder)).collect();
+    assert!(all.len() >= 3 && answers.iter().all(|a| !a.trim().is_empty()), "{all:#?} {answers:#?}");
+    let rows: u64 = g.at("/transfers").as_array().expect("a list").iter().map(|t| t["bytes"].as_u64().expect("bytes")).sum();
+    let table = &answers[all.iter().position(|q| q.contains("transfers")).expect("a line about transfers")];
+    let column = table.lines().map(|l| l.split('\t').nth(3).expect("a column").parse::<u64>().expect("a number"));
+    assert_eq!(column.sum::<u64>(), rows, "{table}");
+}

@@ -9,6 +9,7 @@
 #![allow(dead_code, unused_imports)] // each test binary uses its own part
 
 mod artifacts;
+pub mod jq;
 mod machine;
 mod program;
 mod session;
