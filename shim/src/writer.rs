@@ -10,7 +10,7 @@
 use crate::config::CONFIG;
 use crate::spool::SPOOL;
 use crate::sys::{self, sys};
-use crate::{drain, lane, lines, snapshot};
+use crate::{cuda, drain, lane, lines, snapshot};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -157,6 +157,7 @@ pub fn without<T>(call: impl FnOnce() -> T) -> T {
 
 /// What the C library calls before it forks.
 pub extern "C" fn before_fork() {
+    cuda::before_fork();
     // SAFETY: settled at the start.
     if (alive() || BACK_AT.load(Relaxed) != 0) && sys::getpid() == unsafe { SPOOL.pid } && lane::in_use() <= 1 {
         stop();
@@ -166,6 +167,7 @@ pub extern "C" fn before_fork() {
 
 /// The same in the parent, when it has forked or could not.
 pub extern "C" fn after_fork() {
+    cuda::after_fork();
     if BACK_AT.load(Relaxed) == u64::MAX {
         BACK_AT.store(sys::now() + AWAY_NS, Relaxed);
     }

@@ -10,6 +10,7 @@ fn rough_programs_end_as_they_would_and_lose_no_copy() {
     // mode, copies, of which timed at least
     for (mode, copies, timed) in [
         ("forks", 20, 20),
+        ("forks_again", 40, 1),
         ("reset_in_flight", 55, 5),
         ("exit_with_work", 50, 0),
         ("threads_leave_captures", 10, 10),

@@ -28,6 +28,8 @@ mod table;
 mod timing;
 mod transfers;
 
+pub use reaper::{after_fork, before_fork};
+
 use crate::hooks::heap::ready;
 
 /// One thread, at the start, when the real functions are known.
@@ -50,6 +52,7 @@ pub fn tell() {
 
 /// A forked child: the driver does not work there, and nothing of the parent's is its own.
 pub fn forget() {
+    reaper::forget();
     if call::is_unused() {
         return;
     }
@@ -62,5 +65,4 @@ pub fn forget() {
     state::forget();
     frameworks::forget();
     timing::forget();
-    reaper::forget();
 }

@@ -25,6 +25,8 @@ static BELL: AtomicU32 = AtomicU32::new(0);
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
 /// A look at streams is under way.
 static LOOKING: AtomicU32 = AtomicU32::new(0);
+/// Forks under way: the driver is left alone, or a child could find its locks held by a thread that it lacks.
+static FORKS: AtomicU32 = AtomicU32::new(0);
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
 /// Between two looks while there is work.
@@ -169,17 +171,21 @@ fn pass(hot: *mut Hot, relaxed: &mut bool) -> bool {
             continue;
         }
         timing::REAPING.store(slot as u32 + 1, SeqCst);
-        if !is_ending() && !timing::is_dying(hot, slot) && enter(handle, relaxed) {
-            if timed {
-                timing::refresh_anchor(hot, slot);
-                timing::reap(hot, slot);
+        if FORKS.load(SeqCst) != 0 {
+            work = true; // in a moment
+        } else if !is_ending() && !timing::is_dying(hot, slot) {
+            if enter(handle, relaxed) {
+                if timed {
+                    timing::refresh_anchor(hot, slot);
+                    timing::reap(hot, slot);
+                }
+                if busy {
+                    look_at_streams(slot);
+                }
+                work = true;
             }
-            if busy {
-                look_at_streams(slot);
-            }
-            work = true;
+            leave();
         }
-        leave();
         timing::REAPING.store(0, SeqCst);
     }
     let now = sys::now();
@@ -259,6 +265,20 @@ pub fn wait_for_sampler() {
     }
 }
 
+/// The process is about to fork: waits until we are out of the driver, a second at most, and keeps us out.
+pub fn before_fork() {
+    FORKS.fetch_add(1, SeqCst);
+    let until = sys::now() + 1_000_000_000;
+    while timing::REAPING.load(SeqCst) != 0 && sys::now() < until {
+        sys::yield_now();
+    }
+}
+
+/// It has, or could not.
+pub fn after_fork() {
+    FORKS.fetch_sub(1, SeqCst);
+}
+
 /// The process ends or becomes another image: work that is done is asked after once more.
 pub fn hurry() {
     if STATE.load(Acquire) != 1 || timing::pending() == 0 {
@@ -273,6 +293,7 @@ pub fn hurry() {
 /// A forked child has none.
 pub fn forget() {
     STATE.store(0, Relaxed);
+    FORKS.store(0, Relaxed);
     ENDING.store(0, Relaxed);
     ASLEEP.store(0, Relaxed);
     LOOKING.store(0, Relaxed);

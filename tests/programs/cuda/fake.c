@@ -1,4 +1,5 @@
 /* See fake.h. One file for the linker; the parts stand in files of their own. */
+#include <unistd.h>
 #include "fake.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -27,6 +28,15 @@ static R leave(R r)
 {
     pthread_mutex_unlock(&lock);
     return r;
+}
+
+/* Questions after events and streams take so long, alone. */
+static int slow_us;
+API int fake_slow(int us)
+{
+    pthread_mutex_lock(&lock);
+    slow_us = us;
+    return leave(OK);
 }
 
 API int fake_fail(const char *name, int code, int skip)

@@ -40,5 +40,6 @@ enum { H2D_PINNED = 25000, H2D_PAGEABLE = 6000, D2H_PINNED = 20000, D2H_PAGEABLE
 
 /* For the programs: makes the n-th next call of this name (without suffix) fail with the code. */
 API int fake_fail(const char *name, int code, int skip);
+API int fake_slow(int us);
 API int fake_sleep(int64_t ns);
 API int64_t fake_now(void);

@@ -215,6 +215,7 @@ API R cuCtxSynchronize_v2(Context c) { return cuCtxSynchronize(); }
 API R cuStreamQuery(Stream s)
 {
     ENTER("cuStreamQuery");
+    usleep(slow_us);
     s = resolve(s, 0);
     if (!s)
         return leave(INVALID_HANDLE);
@@ -260,6 +261,7 @@ API R cuEventRecord_ptsz(Event e, Stream s) { return record(e, resolve(s, 1)); }
 API R cuEventQuery(Event e)
 {
     ENTER("cuEventQuery");
+    usleep(slow_us);
     if (!e || !e->live)
         return leave(INVALID_HANDLE);
     if (unsafe_now())

@@ -35,6 +35,25 @@ static int forks(char **args)
     return 0;
 }
 
+/* Forks while work is under way: whoever else asks the driver about it must leave no lock of the driver's held in the child. */
+static int forks_again(char **args)
+{
+    prepare(args);
+    CU(fake_slow, 3000);
+    for (int i = 0; i < 20; i++) {
+        copies(2);
+        pid_t child = fork();
+        if (!child) {
+            CU(fake_slow, 0);
+            CU(cuStreamQuery, a);
+            _exit(7);
+        }
+        need(ended(child) == 7, "the child");
+    }
+    OKAY(cuCtxSynchronize);
+    return 0;
+}
+
 /* The work of a context that is reset has not been waited for. */
 static int reset_in_flight(char **args)
 {
@@ -150,5 +169,5 @@ static int main_leaves(char **args)
     pthread_exit(0);
 }
 
-MODES({"forks", forks}, {"reset_in_flight", reset_in_flight}, {"exit_with_work", exit_with_work}, {"threads_leave_captures", threads_leave_captures},
+MODES({"forks", forks}, {"forks_again", forks_again}, {"reset_in_flight", reset_in_flight}, {"exit_with_work", exit_with_work}, {"threads_leave_captures", threads_leave_captures},
       {"many", many}, {"killed", killed}, {"cost", cost}, {"main_leaves", main_leaves})
