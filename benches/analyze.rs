@@ -3,7 +3,8 @@
 //! `-- 1500 5000000 threads`; a folder as a further argument keeps the traces there, for `/usr/bin/time -v memshim analyze`.
 //!
 //! Three synthetic traces, one lane each but for the last: `churn` (random sizes, live blocks, random victims), `bulk`
-//! (build up, tear down in order), `threads` (four lanes, a quarter of the frees by another lane). And `maps`: the range tracker alone.
+//! (build up, tear down in order), `threads` (four lanes, a quarter of the frees by another lane); `stacks`, `manystacks`: `churn` and `threads` with
+//! another call stack at each allocation, 20,000 of them. And `maps`: the range tracker alone.
 
 #[path = "../tests/support/writer.rs"]
 #[allow(dead_code)]
@@ -45,8 +46,23 @@ impl Sink {
     }
 }
 
-fn churn(events: u64, lanes: u32, most: usize, sink: &mut Sink) {
-    let mut w = Writer::new(1, "full", "");
+/// Stacks of the events of `churn`, by lane: a tree in which each node has up to four below it.
+const NODES: u32 = 20_000;
+
+fn define_stacks(w: &mut Writer, lanes: u32) {
+    for lane in 0..lanes {
+        for from in (1..=NODES).step_by(1000) {
+            let rows: Vec<(u32, u64)> = (from..from + 1000).map(|n| ((n + 2) / 4, (0x40_0000 + n as u64 * 64) << 1)).collect();
+            w.nodes(lane, from, &rows);
+        }
+    }
+}
+
+fn churn(events: u64, lanes: u32, most: usize, stacks: bool, sink: &mut Sink) {
+    let mut w = Writer::new(1, "full", if stacks { r#","stacks":"native""# } else { "" });
+    if stacks {
+        define_stacks(&mut w, lanes);
+    }
     let mut random = Random(88172645463325252);
     let kinds: Vec<u64> = (0..200).map(|i| w.kind(i % 3, 16 + 24 * i as i64, 8, 0)).collect();
     let mut live: Vec<Token> = Vec::new();
@@ -59,7 +75,15 @@ fn churn(events: u64, lanes: u32, most: usize, sink: &mut Sink) {
         }
         w.at(lane, 2000 + e * 50, false);
         if live.len() < most / 2 || live.len() < most && random.below(2) == 0 {
-            live.push(w.alloc(lane, kinds[random.below(200) as usize], None, None));
+            let mut kind = random.below(200);
+            if stacks {
+                // Most stacks are seen again and again, and each allocates few sizes.
+                let among = if random.below(8) == 0 { NODES } else { 300 };
+                let node = 1 + random.below(among as u64);
+                w.site(lane, node as u32, 0);
+                kind = (node * 7 + kind % 3) % 200;
+            }
+            live.push(w.alloc(lane, kinds[kind as usize], None, None));
         } else {
             let victim = live.swap_remove(random.below(live.len() as u64) as usize);
             if random.below(4) > 0 {
@@ -149,9 +173,11 @@ fn main() {
     let names: Vec<String> = std::env::args().skip(1).filter(|a| a.bytes().all(|c| c.is_ascii_lowercase())).collect();
     let wanted = |name: &str| names.is_empty() || names.iter().any(|n| n == name);
     let measure = |name: &str, write: &dyn Fn(&mut Sink)| wanted(name).then(|| measure(name, write));
-    measure("churn", &|sink| churn(events, 1, most, sink));
+    measure("churn", &|sink| churn(events, 1, most, false, sink));
     measure("bulk", &|sink| bulk(events, sink));
-    measure("threads", &|sink| churn(events, 4, most, sink));
+    measure("threads", &|sink| churn(events, 4, most, false, sink));
+    measure("stacks", &|sink| churn(events, 1, most, true, sink));
+    measure("manystacks", &|sink| churn(events, 4, most, true, sink));
     if wanted("maps") {
         maps();
     }

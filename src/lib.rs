@@ -2,8 +2,10 @@
 //!
 //! - [`trace`]: files of a run and the lines in them, as they are; knows nothing of what they mean.
 //! - [`model`]: the state that lines describe: live blocks, mappings, threads, counts; one image of one process at a time.
+//! - [`symbols`]: names of code, from the files that a trace names.
 //! - [`analyze`]: questions to the model, and the report that holds the answers.
 //! - [`output`]: the report as text or JSON.
+//! - [`symbols`]: names of functions and lines of source for what a trace holds as addresses and instructions.
 //! - [`cli`], [`launch`]: the command line, and running a target from outside.
 
 #![deny(unsafe_code)] // the exceptions, `launch::{bystander, capabilities, inherited, spawn, stop}`, say why
@@ -13,4 +15,5 @@ pub mod cli;
 pub mod launch;
 pub mod model;
 pub mod output;
+pub mod symbols;
 pub mod trace;

@@ -26,6 +26,11 @@ fn with_trace(text: &str, then: impl FnOnce(&str)) {
     then(path.to_str().unwrap());
 }
 
+fn out(o: &Output) -> String {
+    assert!(o.status.success(), "{}", err(o));
+    String::from_utf8_lossy(&o.stdout).into_owned()
+}
+
 fn err(o: &Output) -> String {
     String::from_utf8_lossy(&o.stderr).into_owned()
 }
@@ -115,4 +120,71 @@ fn env_prints_an_assignment_that_sh_takes() {
     let o = c.arg("env").env("MEMSHIM_SHIM", &library).env("LD_PRELOAD", "").output().unwrap();
     let wanted = format!("LD_PRELOAD={}\n", library.canonicalize().unwrap().display());
     assert_eq!(String::from_utf8(o.stdout).unwrap(), wanted);
+}
+
+/// A trace with a stack of two Python frames: 4096 bytes live at the peak by `solve` of run.py.
+fn with_sites(then: impl FnOnce(&str)) {
+    let text = concat!(
+        r#"{"type":"header","v":1,"pid":42,"ppid":1,"start_ticks":1,"pid_ns":1,"exec":0,"mode":"full","tick_ns":100,"mono_ns":1000,"wall_ns":1764289999000000000,"host":"elsewhere","argv":["x"],"slack":24,"fns":["malloc"],"stacks":"python"}"#,
+        "\n",
+        r#"{"type":"code","codes":[[1,"/home/u/run.py","main",3,779,""],[2,"/home/u/run.py","solve",10,779,""]]}"#,
+        "\n",
+        r#"{"type":"pynodes","lane":0,"from":1,"n":2,"nodes":[1,1,1,1,2,4]}"#,
+        "\n",
+        r#"{"type":"kinds","from":1,"kinds":[[0,4096,8,0]]}"#,
+        "\n",
+        r#"{"type":"ev","g":0,"lane":0,"n":1,"seq":0,"t0":2000,"t1":3000,"k":[3],"p":[0,2]}"#,
+        "\n",
+    );
+    with_trace(text, then);
+}
+
+#[test]
+fn the_report_names_who_held_the_peak() {
+    with_sites(|path| {
+        let text = out(&memshim(&["analyze", path]));
+        assert!(text.contains("OWNERS    of 4.00 KiB live at the peak"), "{text}");
+        assert!(text.contains("4.00 KiB  100 %    run.py:10 solve"), "{text}");
+        let wide: Vec<_> = text.lines().filter(|l| l.chars().count() > 100).collect();
+        assert!(wide.is_empty(), "{wide:?}");
+    });
+}
+
+#[test]
+fn sites_can_be_listed_and_seen_in_several_ways() {
+    with_sites(|path| {
+        let of = |args: &[&str]| out(&memshim(&[&["analyze", path][..], args].concat()));
+        let list = of(&["--sites"]);
+        assert!(list.contains("→ run.py:10 solve\n") && list.contains("  run.py:3 main\n"), "{list}");
+        assert!(list.contains("live 4.00 KiB in 1 blocks; own peak 4.00 KiB; total 4.00 KiB in 1 allocations,"), "{list}");
+        assert!(
+            of(&["--by", "line"]).contains("4.00 KiB  100 %       0 B  0.0 %            1  run.py:3 main"),
+            "{}",
+            of(&["--by", "line"])
+        );
+        assert!(of(&["--tree"]).contains("4.00 KiB  100 %  run.py:3 main\n"), "{}", of(&["--tree"]));
+        assert!(of(&["--sites", "--filter", "!solve"]).contains("no allocation is left by the filters"));
+        let json: serde_json::Value = serde_json::from_str(&of(&["--json", "--by", "function", "--sort", "total"])).unwrap();
+        let run = &json["runs"][0];
+        assert_eq!(run["sites"][0]["live_at_peak_bytes"], 4096);
+        assert_eq!(run["sites"][0]["frames"][0]["function"], "solve");
+        assert_eq!(run["owners"][0]["frame"]["line"], 10);
+        assert_eq!(run["sites_view"]["rows"][0]["inclusive"], 4096);
+    });
+}
+
+#[test]
+fn known_leaks_are_not_counted_as_such() {
+    with_sites(|path| {
+        let file = std::path::Path::new(path).with_file_name("known.supp");
+        std::fs::write(&file, "# one\nleak:^solve$\n").unwrap();
+        let file = file.to_str().unwrap();
+        let json: serde_json::Value = serde_json::from_str(&out(&memshim(&["analyze", path, "--json", "--suppressions", file]))).unwrap();
+        let run = &json["runs"][0];
+        assert_eq!((&run["sites_total"]["suppressed_bytes"], &run["sites"][0]["suppressed"]), (&4096.into(), &"^solve$".into()));
+        std::fs::write(file, "solve\n").unwrap();
+        let failed = memshim(&["analyze", path, "--suppressions", file]);
+        assert_eq!(failed.status.code(), Some(3));
+        assert!(err(&failed).contains(":1: `solve` is not `leak:PATTERN`"), "{}", err(&failed));
+    });
 }

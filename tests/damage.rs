@@ -4,11 +4,17 @@ use memshim::analyze::{Options, analyze};
 use memshim::model::load::Progress;
 
 /// One line of every type.
-const LINES: &str = r#"{"type":"header","v":1,"run":"00","pid":7,"ppid":1,"start_ticks":77,"pid_ns":1,"exec":0,"mode":"full","cols":"v93","tick_ns":100,"mono_ns":1000,"wall_ns":1764289999000000000,"host":{"hex":"61"},"exe":"/bin/x","argv":["x",{"hex":"ff"}],"cwd":"/","rank":3,"job":"981","big":65536,"sample":524288,"page":4096,"allocator":"glibc","slack":24,"fns":["malloc","calloc","realloc"],"inherited":{"live":500,"blocks":2,"from":1}}
+const LINES: &str = r#"{"type":"header","v":1,"run":"00","pid":7,"ppid":1,"start_ticks":77,"pid_ns":1,"exec":0,"mode":"full","cols":"v93","tick_ns":100,"mono_ns":1000,"wall_ns":1764289999000000000,"host":{"hex":"61"},"exe":"/bin/x","argv":["x",{"hex":"ff"}],"cwd":"/","rank":3,"job":"981","big":65536,"sample":524288,"page":4096,"allocator":"glibc","slack":24,"fns":["malloc","calloc","realloc"],"stacks":"mixed","python":null,"inherited":{"live":500,"blocks":2,"from":1}}
 {"type":"kinds","from":1,"kinds":[[0,100,4,0],[2,120,0,1],[0,-1,0,0],[0,300,4,4]]}
+{"type":"modules","t":1400,"load":[[1,4096,"/nowhere/a","0aff",[[4096,8192],[12288,16384]]],[2,65536,"/nowhere/b","",[[65536,69632]]]],"unload":[1]}
+{"type":"python","t":1450,"version":"3.11.2","known":true}
+{"type":"code","codes":[[1,"a.py","f",7,779,"8000"],[2,{"hex":"ff"},"g",9,775,"0001"]]}
+{"type":"nodes","lane":0,"from":1,"n":3,"nodes":[1,10000,1,2000,2,130001]}
+{"type":"nodes","lane":1,"from":1,"n":2,"nodes":[1,0,1,10000]}
+{"type":"pynodes","lane":0,"from":1,"n":2,"nodes":[1,1,5,1,2,6]}
 {"type":"thread","t":1500,"lane":0,"tid":7,"seq":0,"what":"start"}
-{"type":"ev","g":0,"lane":0,"n":4,"seq":0,"t0":2000,"t1":3000,"t":[2,3],"k":[3,9,6,7,4],"x":[],"z":[777,8],"allocs":3,"frees":2,"bytes":997,"live":5,"peak":9}
-{"type":"ev","g":0,"lane":1,"n":4,"seq":0,"t0":2100,"t1":3100,"t":[1,1],"k":[1,3,2,1],"x":[1,2,0,55,64],"z":[]}
+{"type":"ev","g":0,"lane":0,"n":4,"seq":0,"t0":2000,"t1":3000,"t":[2,3],"k":[3,9,6,7,4],"x":[],"z":[777,8],"s":[0,2,2,3],"p":[1,2],"allocs":3,"frees":2,"bytes":997,"live":5,"peak":9}
+{"type":"ev","g":0,"lane":1,"n":4,"seq":0,"t0":2100,"t1":3100,"t":[1,1],"k":[1,3,2,1],"x":[1,2,0,55,64],"z":[],"s":[1,2]}
 {"type":"thread","t":3500,"lane":0,"tid":8,"seq":4,"what":"start","name":"w"}
 {"type":"ev","g":1,"lane":0,"n":3,"seq":3,"t0":3200,"t1":4100,"t":[1,1],"k":[12,4,5],"x":[],"z":[]}
 {"type":"calls","t":4000,"fns":[[0,1000,64000],[11,998,0]],"live":2048,"blocks":2,"failed":3,"lost":1,"lanes":[[0,1000,64000,998,2048,4096],[1,1,2,3,4,5]]}
@@ -31,7 +37,7 @@ const LINES: &str = r#"{"type":"header","v":1,"run":"00","pid":7,"ppid":1,"start
 
 fn runs(path: &std::path::Path, text: &[u8]) -> usize {
     std::fs::write(path, text).unwrap();
-    let options = Options { sizes: vec![100, 777], parallel: 1 };
+    let options = Options { sizes: vec![100, 777], parallel: 1, ..Options::default() };
     analyze(&[path.to_path_buf()], &options, &Progress::default()).map_or(0, |r| r.runs.len())
 }
 

@@ -166,3 +166,29 @@ fn an_abort_at_any_step_of_the_drain_leaves_every_free_its_block() {
         let _ = fs::remove_dir_all(&dir);
     }
 }
+
+/// What a killed process leaves open at the end of a compressed trace does not take along what is appended.
+#[test]
+fn a_compressed_trace_of_an_abort_under_run_is_whole() {
+    let test = "a_compressed_trace_of_an_abort_under_run_is_whole";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let program = support::build("loop.c", "loop", &[]);
+    for times in [100, 5000, 20_000] {
+        let dir = support::fresh_dir(test);
+        let trace = dir.join("trace.jsonl.zst");
+        let mut command = Command::new(support::memshim());
+        command.args(["run", "-q", "--mode", "full", "-o"]).arg(&trace).arg("--").arg(&program);
+        command.args(["malloc+free", &times.to_string(), "abort"]).current_dir(&dir);
+        let ran = Session::start(&mut command, &dir).finish(Duration::from_secs(20));
+        assert_eq!(ran.status.and_then(|s| s.code()), Some(134), "{}", support::lossy(&ran.stderr));
+        let report: Value = serde_json::from_str(&support::analyze(&trace).expect("a report")).expect("JSON");
+        assert_eq!(support::counted(&report, 48), (times, times), "{times}");
+        assert_eq!(report["runs"][0]["missing"], serde_json::json!([]), "{times}");
+        let file = fs::File::open(&trace).expect("the trace");
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut zstd::Decoder::new(file).expect("zstd"), &mut text).expect("whole frames");
+        assert!(text.ends_with('\n') && text.contains("\"outside\""), "{times}");
+    }
+}

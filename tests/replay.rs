@@ -17,7 +17,7 @@ fn analyze_bytes(name: &str, bytes: &[u8], sizes: &[u64]) -> Option<Report> {
     let dir = tempfile::tempdir().unwrap();
     let path: PathBuf = dir.path().join(name);
     std::fs::write(&path, bytes).unwrap();
-    analyze(&[path], &Options { sizes: sizes.to_vec(), parallel: 1 }, &Progress::default()).ok()
+    analyze(&[path], &Options { sizes: sizes.to_vec(), parallel: 1, ..Options::default() }, &Progress::default()).ok()
 }
 
 /// One call of the schedule.

@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut feed = MapFeed::new(4096);
     for row in bytes.chunks_exact(10) {
         let what = WHAT[row[0] as usize % WHAT.len()];
-        feed.add(MapRow { what, n: std::array::from_fn(|i| number(row[i + 1])) }, &mut timeline);
+        feed.add(MapRow { what, n: std::array::from_fn(|i| number(row[i + 1])), site: u32::from(row[0] >> 4) }, &mut timeline);
     }
     let end = feed.finish(&mut timeline);
     assert!(end.calls.iter().all(|c| c.unmaps <= c.maps));

@@ -8,7 +8,7 @@ use memshim::output::text::{Style, render};
 fuzz_target!(|bytes: &[u8]| {
     let path = std::env::temp_dir().join(format!("memshim-fuzz-{}.jsonl", std::process::id()));
     std::fs::write(&path, bytes).expect("a file to read");
-    let options = Options { sizes: vec![64], parallel: 1 };
+    let options = Options { sizes: vec![64], parallel: 1, ..Options::default() };
     if let Ok(report) = analyze(std::slice::from_ref(&path), &options, &Default::default()) {
         for run in &report.runs {
             assert_eq!(run.events.counted, run.events.recorded + run.events.lost);

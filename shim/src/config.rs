@@ -20,6 +20,11 @@ pub const GPU_WALL: u32 = 1;
 /// See [`GPU_EVENTS`].
 pub const GPU_OFF: u32 = 2;
 
+/// Which stacks events get, by bits.
+pub const NATIVE: u32 = 1;
+/// See [`NATIVE`].
+pub const PYTHON: u32 = 2;
+
 /// Everything a run is told.
 pub struct Config {
     pub mode: u32,
@@ -28,6 +33,8 @@ pub struct Config {
     pub off: bool,
     /// [`GPU_EVENTS`], [`GPU_WALL`] or [`GPU_OFF`].
     pub gpu: u32,
+    /// [`NATIVE`], [`PYTHON`], both or none.
+    pub stacks: u32,
     pub interval_ns: u64,
     pub big: usize,
     pub sample: usize,
@@ -50,6 +57,7 @@ pub static mut CONFIG: Config = Config {
     asked: FAST,
     off: false,
     gpu: GPU_EVENTS,
+    stacks: NATIVE | PYTHON,
     interval_ns: 100_000_000,
     big: 64 << 10,
     sample: 512 << 10,
@@ -151,7 +159,14 @@ unsafe fn setting(name: &[u8], value: &[u8]) {
             b"events" => set(&mut c.gpu, GPU_EVENTS),
             b"wall" => set(&mut c.gpu, GPU_WALL),
             b"off" => set(&mut c.gpu, GPU_OFF),
-            _ => Err("events, wall or off (cupti is not built yet)"),
+            _ => Err("events, wall or off (cupti is not supported)"),
+        },
+        b"MEMSHIM_STACKS" => match value {
+            b"off" => set(&mut c.stacks, 0),
+            b"native" => set(&mut c.stacks, NATIVE),
+            b"python" => set(&mut c.stacks, PYTHON),
+            b"mixed" => set(&mut c.stacks, NATIVE | PYTHON),
+            _ => Err("off, native, python or mixed"),
         },
         b"MEMSHIM_CHILDREN" => match value {
             b"follow" => set(&mut c.follow, true),

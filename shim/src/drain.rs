@@ -13,6 +13,7 @@ mod blocks;
 mod columns;
 mod order;
 mod ring;
+mod stacks;
 
 use crate::kinds::KINDS;
 use crate::lane::LANES;
@@ -251,7 +252,7 @@ unsafe fn pass_gap(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block, n
 
 /// Makes `c` the lane's state. With it the entries that its chunk killed are gone for good.
 #[inline(always)]
-unsafe fn commit(lane: *mut Lane, c: &Commit) {
+pub(crate) unsafe fn commit(lane: *mut Lane, c: &Commit) {
     // SAFETY: the lock is held.
     unsafe {
         let other = ((*lane).which.load(Relaxed) & 1) ^ 1;
@@ -316,6 +317,8 @@ pub fn restart_batch(i: u32) {
         c.prev = c.seq;
         c.peak = c.live;
         c.x_last = [0; 8];
+        let s = &mut c.stacks;
+        (s.written, s.s_len, s.p_len, s.s_events, s.p_events) = (record::stack(0, 0), 0, 0, 0, 0);
         commit(lane, &c);
     }
 }

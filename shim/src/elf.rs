@@ -115,6 +115,15 @@ pub unsafe fn name(o: *const Object) -> *const c_char {
     unsafe { (*o).name }
 }
 
+/// The object after this one in the loader's list; null at its end.
+///
+/// # Safety
+/// `o` is an object of the loader's list.
+pub unsafe fn next(o: *const Object) -> *const Object {
+    // SAFETY: the caller's promise.
+    unsafe { (*o).next }
+}
+
 /// Whether the file name of an object is one that `wanted` says.
 pub fn any_object(wanted: impl Fn(&[u8]) -> bool) -> bool {
     let mut o = program();

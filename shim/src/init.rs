@@ -11,7 +11,7 @@ use crate::sink::{self, Opened, SINK};
 use crate::spool::{self, HOTS_LEN, SPOOL};
 use crate::sys::{self, sys};
 use crate::text::Text;
-use crate::{drain, lines, proc, real, snapshot, stacks, tls, writer};
+use crate::{callers, drain, lines, proc, real, snapshot, thread_stacks, tls, writer};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -108,7 +108,7 @@ unsafe extern "C" fn thread_ends(round: *mut c_void) {
             }
             return;
         }
-        stacks::on_end(hot);
+        thread_stacks::on_end(hot);
         lane::on_thread_end(hot, proc::thread_name());
     }
 }
@@ -124,7 +124,7 @@ unsafe fn begin() {
         crate::hooks::cxx::settle();
         crate::hooks::process::settle();
         crate::cuda::settle();
-        stacks::settle();
+        thread_stacks::settle();
         wake_allocator();
         config::read();
         let mut name = [0u8; 16];
@@ -133,6 +133,7 @@ unsafe fn begin() {
             PHASE.store(3, Release);
             return;
         }
+        callers::settle();
         if !map_private() {
             PHASE.store(3, Release);
             return;
@@ -198,7 +199,8 @@ unsafe fn begin_child() {
         }
         *ALIVE = 1;
         writer::forget();
-        stacks::forget();
+        thread_stacks::forget();
+        callers::forget();
         lines::reset();
         lines::restart_counts();
         crate::cuda::forget();

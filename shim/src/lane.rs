@@ -12,10 +12,11 @@
 mod ring;
 mod samples;
 
-pub use ring::push;
+pub use ring::{push, push_of_stacks};
 pub use samples::{SAMPLES, Samples};
 use samples::{draw, was_recorded};
 
+use crate::callers::{self, Walker};
 use crate::config::{CONFIG, FAST, FULL};
 use crate::{spool, sys, tls, writer};
 use core::arch::asm;
@@ -43,6 +44,8 @@ pub struct Hot {
     pub block: u32,
     /// 1 while the thread is inside a hooked driver call.
     pub gpu: u32,
+    /// What the lane knows of its thread's stack; null where events get none.
+    pub walker: *mut Walker,
 }
 
 /// One for every lane; wiped on fork.
@@ -167,6 +170,7 @@ unsafe fn push_alloc(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize,
     let addr3 = p as u64 >> 3;
     // SAFETY: the caller's hot.
     unsafe {
+        callers::note(hot);
         if size < 1 << 40 && slack < 1 << 23 {
             push(hot, [start(op::ALLOC + func, flags, addr3), size as u64 | (slack as u64) << 40]);
         } else {
@@ -349,6 +353,7 @@ pub fn acquire() -> *mut Hot {
         (*hot).lane = lane;
         (*hot).index = index;
         (*hot).gpu = 0;
+        (*hot).walker = callers::of_lane(index);
         if (*hot).rng == 0 {
             (*hot).rng = sys::now() ^ (tid as u64) << 32 | 1;
             (*hot).left = draw(hot);

@@ -12,6 +12,7 @@
 // A reference to a `static mut` is made from a raw pointer, `&mut *(&raw mut X)`: the one way that says what it does.
 #![allow(clippy::deref_addrof)]
 
+mod callers;
 mod config;
 mod crowd;
 mod cuda;
@@ -24,16 +25,18 @@ mod lane;
 mod lines;
 mod loaded;
 mod proc;
+mod python;
 mod real;
 mod shelf;
 mod sink;
 mod snapshot;
 mod spool;
-mod stacks;
 mod sys;
 mod table;
 mod text;
+mod thread_stacks;
 mod tls;
+mod unwind;
 mod writer;
 mod zst;
 

@@ -4,10 +4,12 @@
 mod ends;
 mod groups;
 mod header;
+mod stacks;
 
 pub use ends::{end, exec, mode_lowered, writing_ended};
 pub use groups::{drop_pending, flush_group};
 pub use header::header_now;
+pub use stacks::{code, loaded, nodes};
 
 use crate::lane::LANES;
 use crate::sink::{self};
@@ -81,7 +83,8 @@ fn side(make: impl FnOnce(&mut Text)) {
 }
 
 static mut SIDE_BACKED: bool = false;
-static mut SIDE_LINE: [u8; 512] = [0; 512];
+/// The longest is a definition: its texts, of which each byte can take six.
+static mut SIDE_LINE: [u8; 6 * D_CAP + 512] = [0; 6 * D_CAP + 512];
 
 unsafe fn side_backed() -> bool {
     // SAFETY: the lock is held.
@@ -176,11 +179,14 @@ pub unsafe fn child(w: u64, words: *const u64) {
 }
 
 /// Map and GPU records.
-pub unsafe fn map(lane: u32, w: u64, words: *const u64) {
+pub unsafe fn map(lane: u32, stack: u64, w: u64, words: *const u64) {
     // SAFETY: the record is whole: its op says how many words it has.
     unsafe {
         if crate::cuda::line::is_gpu(w) {
-            return side(|t| crate::cuda::line::write(t, lane, w, words));
+            return side(|t| {
+                crate::cuda::line::write(t, lane, w, words);
+                row_ends(t, stack);
+            });
         }
         let arg = |i: usize| *words.add(i);
         let (name, n) = match record::op_of(w) {
@@ -216,14 +222,24 @@ pub unsafe fn map(lane: u32, w: u64, words: *const u64) {
             if name == "shmdt" {
                 t.str(",0");
             }
-            t.str("]]}\n");
+            row_ends(t, stack);
         });
     }
 }
 
+/// Ends a line of one row, with its stack if there is one.
+fn row_ends(t: &mut Text, stack: u64) {
+    t.str("]]");
+    let (native, python) = record::nodes_of(stack);
+    if native | python != 0 {
+        t.str(",\"s\":[").num(native as u64).str(",").num(python as u64).str("]");
+    }
+    t.str("}\n");
+}
+
 /// Stacks of threads that have ended without telling.
 pub fn ended_stacks(now: u64) {
-    crate::stacks::reap(|ticket, addr, len| {
+    crate::thread_stacks::reap(|ticket, addr, len| {
         side(|t| {
             t.str("{\"type\":\"maps\",\"ev\":[[\"munmap\",").num(ticket).str(",").num(now).str(",0,").num(addr).str(",").num(len);
             t.str("]]}\n");
@@ -286,7 +302,8 @@ pub fn calls(now: u64, last: bool) {
     let s = totals();
     // SAFETY: the lock is held.
     unsafe {
-        if s.counted == LAST_COUNTED && !last {
+        // What is not written must not be taken for told: the lanes' highest live bytes are since the last line that was.
+        if !last && (s.counted == LAST_COUNTED || !sink::is_writing()) {
             return;
         }
         LAST_COUNTED = s.counted;

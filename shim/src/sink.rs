@@ -11,6 +11,7 @@ pub use words::end_in_trouble;
 use words::{keep_cut, last_words};
 
 use crate::config::{CONFIG, COUNT, FAST};
+use crate::spool::{self, SPOOL};
 use crate::sys::{self, sys};
 use crate::text::Text;
 use crate::{lane, lines, writer, zst};
@@ -214,6 +215,10 @@ unsafe fn put(parts: [&[u8]; 3]) -> bool {
             done += r as usize;
         }
         SINK.written += total as u64;
+        if !SPOOL.base.is_null() {
+            // Of another process's file nobody knows how much is whole.
+            (*spool::header()).trace_len.store(if SINK.foreign { u64::MAX } else { SINK.written }, core::sync::atomic::Ordering::Release);
+        }
         true
     }
 }

@@ -8,6 +8,7 @@ use crate::sys::{self, Path, sys};
 use crate::table::TABLE;
 use crate::text::Text;
 use crate::{kinds, lines, proc, sink, writer, zst};
+use core::ffi::CStr;
 use core::sync::atomic::Ordering::*;
 use libc::c_int;
 
@@ -16,9 +17,11 @@ use libc::c_int;
 struct Kept {
     fd: c_int,
     id: (u64, u64),
+    /// Where to find it again when the program has closed it; null: nowhere.
+    path: Path,
 }
 
-const NONE: Kept = Kept { fd: -1, id: (0, 0) };
+const NONE: Kept = Kept { fd: -1, id: (0, 0), path: core::ptr::null() };
 static mut STATUS: Kept = NONE;
 static mut ROLLUP: Kept = NONE;
 static mut CG_CURRENT: Kept = NONE;
@@ -38,14 +41,23 @@ impl Kept {
     unsafe fn open(path: Path) -> Kept {
         // SAFETY: the caller's zero-terminated path.
         let fd = sys::move_high(unsafe { sys::openat(libc::AT_FDCWD, path, libc::O_RDONLY, 0) });
-        Kept { fd, id: sys::identity(fd) }
+        Kept { fd, id: sys::identity(fd), path: core::ptr::null() }
+    }
+
+    /// A file whose path stays valid.
+    unsafe fn of_process(path: &'static CStr) -> Kept {
+        // SAFETY: zero-terminated.
+        unsafe { Kept { path: path.as_ptr().cast(), ..Kept::open(path.as_ptr().cast()) } }
     }
 
     /// Reads from the start into the shared buffer.
-    unsafe fn read<'a>(self) -> &'a [u8] {
+    unsafe fn read<'a>(&mut self) -> &'a [u8] {
         // SAFETY: the lock is held, so the buffer is ours until the next read.
         unsafe {
             let buf = &mut *(&raw mut BUFFER);
+            if (self.fd < 0 || sys::identity(self.fd) != self.id) && !self.path.is_null() {
+                *self = Kept { path: self.path, ..Kept::open(self.path) };
+            }
             if self.fd < 0 || sys::identity(self.fd) != self.id {
                 return b"";
             }
@@ -69,8 +81,8 @@ pub fn open() {
         for k in [&raw mut STATUS, &raw mut ROLLUP, &raw mut CG_CURRENT, &raw mut CG_PEAK] {
             (*k).shut();
         }
-        STATUS = Kept::open(c"/proc/self/status".as_ptr().cast());
-        ROLLUP = Kept::open(c"/proc/self/smaps_rollup".as_ptr().cast());
+        STATUS = Kept::of_process(c"/proc/self/status");
+        ROLLUP = Kept::of_process(c"/proc/self/smaps_rollup");
         PEAK = 0;
         PEAK_AT = 0;
         PEAK_COST = 0;
@@ -303,7 +315,13 @@ pub fn own(t: &mut Text) {
     // SAFETY: the lock is held.
     unsafe {
         let (table, blocks) = TABLE.size();
-        let private = HOTS_LEN + size_of::<crate::lane::Samples>() + kinds::PRIVATE + lines::PRIVATE + writer::PRIVATE + zst::private();
+        let private = HOTS_LEN
+            + size_of::<crate::lane::Samples>()
+            + kinds::PRIVATE
+            + lines::PRIVATE
+            + writer::PRIVATE
+            + zst::private()
+            + crate::callers::private();
         t.str(",\"own\":{\"spool\":").num(SPOOL.bytes).field("private", private as u64).field("table", table);
         t.field("table_blocks", blocks).field("lanes", LANES.load(Relaxed) as u64).str("}");
     }

@@ -248,6 +248,7 @@ fn work() -> bool {
     if now >= LAST_TICK.load(Relaxed) + interval {
         LAST_TICK.store(now, Relaxed);
         lines::ended_stacks(now);
+        lines::loaded();
         lines::calls(now, false);
         snapshot::sample(now);
     }

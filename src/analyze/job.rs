@@ -38,7 +38,7 @@ pub fn complete(report: &mut Report) {
     job.imbalance = job.worst_rank.and_then(|r| peaks.get(&r)).filter(|_| mean > 0.0).map(|worst| worst.0 as f64 / mean);
     job.gpus = gpus(runs);
     const MIB: u64 = 1 << 20;
-    job.request_mem_bytes = Bytes((job.peak_bytes.0 + job.peak_bytes.0 / 10).div_ceil(MIB) * MIB);
+    job.request_mem_bytes = Bytes(job.peak_bytes.0.saturating_add(job.peak_bytes.0 / 10).div_ceil(MIB).saturating_mul(MIB));
 }
 
 /// The most that a process is known to have had resident, by its samples, its own high-water mark, and the one seen from outside.

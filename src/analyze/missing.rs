@@ -36,6 +36,9 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End) -> Vec
     add("codes", t.bad_codes, "they mean nothing, or a column breaks off");
     add("sizes of allocations", t.unknown_kinds, "their kind is not in the dictionary");
     add("allocations of freed blocks", t.unmatched, "the block was not live, so far as this trace knows");
+    add("frames, modules and code objects", image.stacks.bad, "their numbers mean nothing, or they can't be");
+    add("call sites of allocations", image.kinds.crowded, "there are more than are kept apart");
+    add("Python's frames", seen.python_unread as u64, "memshim does not know this version of the interpreter");
     add("kinds", seen.bad_kinds, "their numbers can't be");
     add("lines", seen.useless, "nothing in them could be used");
     add("calls of mmap and the like", image.maps.late, "they came too late to be put in order, or twice");

@@ -7,18 +7,29 @@ pub mod heap;
 pub mod job;
 pub mod maps;
 pub mod missing;
+pub mod owner;
+pub mod profile;
 pub mod report;
 pub mod rss;
 pub mod run;
+pub mod sites;
+pub mod stacks;
+pub mod suppressions;
+pub mod views;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::model::image::Interest;
 use crate::model::load::{Homeless, Loaded, Progress, load};
+use crate::model::modules::ModuleFile;
+use crate::model::sites::Instant;
+use crate::symbols::Search;
 use crate::trace::family::{self, Member};
 use report::{Missing, Report, SAMPLES_SHOWN, SCHEMA, SNAPSHOTS_SHOWN};
+use suppressions::Suppressions;
 
 /// What is asked beyond the usual.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +38,18 @@ pub struct Options {
     pub sizes: Vec<u64>,
     /// Files read at a time; 0: as many as there are processors.
     pub parallel: usize,
+    /// Of which instant call sites are to say what was live.
+    pub instant: Instant,
+    /// Where names of code are looked for.
+    pub symbols: Search,
+    /// Show the interpreter's own frames between and outside of Python's.
+    pub interpreter: bool,
+    /// Only call sites that pass all of these.
+    pub filters: Vec<String>,
+    /// Leaks that are known.
+    pub suppressions: Suppressions,
+    /// A view of all call sites.
+    pub view: Option<views::Request>,
 }
 
 /// Why there is no report at all.
@@ -36,10 +59,34 @@ pub enum Error {
     Family(#[from] family::Error),
     #[error("{path}: {why}")]
     NoTrace { path: String, why: String },
+    #[error("no allocation with a call stack is in these traces: record with MEMSHIM_STACKS=mixed (or loosen --filter)")]
+    NoStacks,
 }
 
 /// Reads all traces that the arguments name and answers. What can't be read of them is in the report; an error only where nothing can.
 pub fn analyze(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Result<Report, Error> {
+    let (loaded, homeless) = load_inputs(inputs, options, progress)?;
+    let mut report = Report { schema: SCHEMA, ..Report::default() };
+    for spool in homeless {
+        let why = "no trace here holds lines of its process".to_string();
+        report.problems.push(Missing { what: format!("spool {}", spool.display()), count: 1, why });
+    }
+    let names = stacks::Names::of(loaded.iter().flat_map(|l| &l.images), &options.symbols);
+    let mut frames = stacks::FrameTable::default();
+    for file in loaded {
+        report.job.trace_bytes += crate::model::units::Bytes(file.bytes);
+        if file.images.is_empty() {
+            let why = not_a_trace(&file);
+            report.problems.push(Missing { what: format!("trace {}", file.path.display()), count: 1, why });
+        }
+        report.runs.extend(run::runs_of(file, options, &names, &mut frames));
+    }
+    job::complete(&mut report);
+    Ok(report)
+}
+
+/// The files that the arguments name, read, and the spools of no process of theirs; an error where no file holds an image.
+fn load_inputs(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Result<(Vec<Loaded>, Vec<PathBuf>), Error> {
     let mut members = family::discover(inputs)?;
     let homeless = Homeless::take_from(&mut members);
     let loaded = load_all(&members, &homeless, options, progress);
@@ -51,21 +98,18 @@ pub fn analyze(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Re
             .unwrap_or_default();
         return Err(Error::NoTrace { path, why });
     }
-    let mut report = Report { schema: SCHEMA, ..Report::default() };
-    for spool in homeless.left() {
-        let why = "no trace here holds lines of its process".to_string();
-        report.problems.push(Missing { what: format!("spool {}", spool.display()), count: 1, why });
+    Ok((loaded, homeless.left()))
+}
+
+/// The programs and libraries that stacks of the traces lead through.
+pub fn modules(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Result<Vec<ModuleFile>, Error> {
+    let (loaded, _) = load_inputs(inputs, options, progress)?;
+    let mut all = BTreeSet::new();
+    for image in loaded.iter().flat_map(|l| &l.images) {
+        let used = image.stacks.native.frames().filter_map(|f| image.stacks.modules.files.get(f.module as usize));
+        all.extend(used.cloned());
     }
-    for file in loaded {
-        report.job.trace_bytes += crate::model::units::Bytes(file.bytes);
-        if file.images.is_empty() {
-            let why = not_a_trace(&file);
-            report.problems.push(Missing { what: format!("trace {}", file.path.display()), count: 1, why });
-        }
-        report.runs.extend(run::runs_of(file, options));
-    }
-    job::complete(&mut report);
-    Ok(report)
+    Ok(all.into_iter().collect())
 }
 
 /// Why a file holds no run.
@@ -79,7 +123,7 @@ fn not_a_trace(file: &Loaded) -> String {
 
 /// Reads the files side by side; the largest first, so that none is left for the end alone.
 fn load_all(members: &[Member], homeless: &Homeless, options: &Options, progress: &Progress) -> Vec<Loaded> {
-    let interest = Interest { sizes: options.sizes.clone(), samples: SAMPLES_SHOWN, snapshots: SNAPSHOTS_SHOWN };
+    let interest = Interest { sizes: options.sizes.clone(), samples: SAMPLES_SHOWN, snapshots: SNAPSHOTS_SHOWN, instant: options.instant };
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(std::fs::metadata(&members[i].path).map_or(0, |m| m.len())));
     let workers = match options.parallel {

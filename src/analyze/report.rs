@@ -10,7 +10,9 @@ use serde::Serialize;
 use crate::model::units::Bytes;
 
 mod gpu;
+mod sites;
 pub use gpu::*;
+pub use sites::*;
 
 /// Version of the JSON: grows when a key changes its meaning (which the contract forbids within a major release).
 pub const SCHEMA: u32 = 1;
@@ -65,6 +67,14 @@ pub struct Run {
     /// By bytes allocated, most first; at most [`THREADS_SHOWN`].
     pub threads: Vec<Thread>,
     pub threads_total: u64,
+    /// Call sites: most live at the heap's peak first, at most [`SITES_SHOWN`]. Empty where no stacks were recorded.
+    pub sites: Vec<Site>,
+    pub sites_total: SiteSums,
+    /// Those sites by whose they are; at most [`OWNERS_SHOWN`].
+    pub owners: Vec<Owner>,
+    /// Where a view was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sites_view: Option<View>,
     /// Timeline of at most [`SAMPLES_SHOWN`] points; each the maximum over its span.
     pub samples: Vec<Sample>,
     /// Layered snapshots (start, RSS peaks, exit), thinned to at most [`SNAPSHOTS_SHOWN`].

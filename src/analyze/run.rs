@@ -4,14 +4,15 @@ use super::Options;
 use super::clock::rfc3339;
 use super::ending::ending;
 use super::report::{Children, Mode, Run, SAMPLES_SHOWN, Sample, THREADS_SHOWN, Thread};
-use super::{gpu, heap, maps, missing, rss};
+use super::stacks::{FrameTable, Names};
+use super::{gpu, heap, maps, missing, rss, sites};
 use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
 use crate::model::units::{Bytes, Nanos};
 use serde_json::Value;
 
 /// The runs of a file, in the order of their headers.
-pub fn runs_of(file: Loaded, options: &Options) -> Vec<Run> {
+pub fn runs_of(file: Loaded, options: &Options, names: &Names, frames: &mut FrameTable) -> Vec<Run> {
     let path = file.path.display().to_string();
     let of_file = missing::of_file(&file);
     let images: Vec<(u32, u64, u32)> = file.images.iter().map(|i| (i.header.pid, i.header.start_ticks, i.header.exec)).collect();
@@ -21,7 +22,7 @@ pub fn runs_of(file: Loaded, options: &Options) -> Vec<Run> {
         .map(|image| {
             let h = &image.header;
             let next = images.iter().any(|(pid, start, exec)| (*pid, *start) == (h.pid, h.start_ticks) && *exec > h.exec);
-            run(image, path.clone(), next, options)
+            run(image, path.clone(), next, options, names, frames)
         })
         .collect();
     if let Some(last) = runs.last_mut() {
@@ -30,7 +31,7 @@ pub fn runs_of(file: Loaded, options: &Options) -> Vec<Run> {
     runs
 }
 
-fn run(image: ImageEnd, file: String, next_image: bool, options: &Options) -> Run {
+fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names: &Names, frames: &mut FrameTable) -> Run {
     let h = &image.header;
     let seen = &image.seen;
     let mode = match h.mode.as_str() {
@@ -41,7 +42,12 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options) -> Ru
     let end = ending(h, seen, next_image);
     let events = heap::events(&image, mode);
     let maps = maps::maps(&image);
+    let sites = sites::sites(&image, names, frames, options);
     Run {
+        sites: sites.sites,
+        sites_total: sites.sums,
+        sites_view: sites.view,
+        owners: sites.owners,
         pid: h.pid,
         ppid: h.ppid,
         rank: rank(&h.rank),

@@ -1,5 +1,6 @@
 //! `memshim analyze`: traces in, one screen (or JSON) out.
 
+use super::sites::Sites;
 use super::{exit, value};
 use crate::analyze::{self, Options};
 use crate::model::load::Progress;
@@ -19,6 +20,11 @@ EXAMPLES
   memshim analyze trace.jsonl                     the whole family: trace.jsonl and trace.d/
   memshim analyze out/                            all traces of a folder: all ranks of a job
   memshim analyze trace.jsonl --pid 4243          another process of the family on the screen
+  memshim analyze trace.jsonl --sites             who held it at the peak, with whole stacks
+  memshim analyze trace.jsonl --tree --sort total the tree of calls by all bytes allocated
+  memshim analyze trace.jsonl --by line           Python lines, with and without what they call
+  memshim analyze trace.jsonl --sites --sort leaked --suppressions known.supp
+  memshim analyze trace.jsonl --sites --at 1.5    what was live 1.5 s after the start
   memshim analyze trace.jsonl --json | jq '.runs[0].heap.peak_bytes'
 
 EXIT STATUS 0 done, 2 usage, 3 a trace cannot be read.";
@@ -46,6 +52,9 @@ pub struct Analyze {
     #[arg(long, value_name = "PID", conflicts_with = "json")]
     pid: Option<u32>,
 
+    #[command(flatten)]
+    sites: Sites,
+
     /// No colours (NO_COLOR does the same)
     #[arg(long)]
     no_color: bool,
@@ -53,7 +62,8 @@ pub struct Analyze {
 
 impl Analyze {
     pub fn execute(self) -> anyhow::Result<u8> {
-        let options = Options { sizes: self.sizes.clone(), ..Options::default() };
+        let mut options = Options { sizes: self.sizes.clone(), ..Options::default() };
+        self.sites.apply(&mut options)?;
         let report = with_progress(&self.traces, |progress| analyze::analyze(&self.traces, &options, progress))?;
         if let Some(pid) = self.pid.filter(|&pid| report.runs.iter().all(|r| r.pid != pid)) {
             anyhow::bail!("--pid {pid}: no such process in these traces (see `runs[].pid` of --json)");
@@ -68,7 +78,8 @@ impl Analyze {
             let traces = self.traces.iter().map(|t| t.display().to_string()).collect();
             let style = Style { width: screen::width(), unicode, pid: self.pid, traces };
             let mut out = AutoStream::new(io::stdout(), choice);
-            out.write_all(text::render(&report, &style).as_bytes())?;
+            let page = if options.view.is_some() { text::render_sites(&report, &style) } else { text::render(&report, &style) };
+            out.write_all(page.as_bytes())?;
             out.flush()?;
         }
         Ok(exit::DONE)
@@ -76,7 +87,7 @@ impl Analyze {
 }
 
 /// Runs `work` with a bar on stderr once it has taken a second, where stderr is a terminal.
-fn with_progress<T: Send>(traces: &[PathBuf], work: impl FnOnce(&Progress) -> T + Send) -> T {
+pub fn with_progress<T: Send>(traces: &[PathBuf], work: impl FnOnce(&Progress) -> T + Send) -> T {
     let progress = Progress::default();
     if !io::stderr().is_terminal() {
         return work(&progress);

@@ -3,7 +3,10 @@
 mod analyze;
 mod doctor;
 mod env;
+mod export;
+mod pack;
 mod run;
+mod sites;
 mod value;
 
 use crate::launch::proc;
@@ -24,6 +27,7 @@ const EXAMPLES: &str = "\
 EXAMPLES
   memshim run -- python run.py            run, watch, write trace.jsonl
   memshim analyze trace.jsonl             what it needed, when, and who held it
+  memshim export --to svg trace.jsonl     a flame graph of what was live at the peak
   LD_PRELOAD=/path/libmemshim.so prog     the same without `run`
   eval \"$(memshim env)\"                   for job scripts
   memshim doctor -- python                what will be seen here";
@@ -40,6 +44,8 @@ struct Cli {
 enum Verb {
     Run(run::Run),
     Analyze(analyze::Analyze),
+    Export(export::Export),
+    Pack(pack::Pack),
     Env(env::Env),
     Doctor(doctor::Doctor),
 }
@@ -63,6 +69,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let (done, failed) = match cli.verb {
         Verb::Run(run) => (run.execute(), exit::RUN_FAILED),
         Verb::Analyze(analyze) => (analyze.execute(), exit::UNREADABLE),
+        Verb::Export(export) => (export.execute(), exit::UNREADABLE),
+        Verb::Pack(pack) => (pack.execute(), exit::UNREADABLE),
         Verb::Env(env) => (env.execute(), exit::UNREADABLE),
         Verb::Doctor(doctor) => (doctor.execute(), exit::UNREADABLE),
     };

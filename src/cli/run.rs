@@ -44,6 +44,10 @@ pub struct Run {
     #[arg(long, value_name = "SIZE", value_parser = value::bytes)]
     sample: Option<u64>,
 
+    /// Which call stacks events get: Python and native frames merged, one of the two, none [default: mixed]
+    #[arg(long, value_enum, value_name = "WHICH")]
+    stacks: Option<Stacks>,
+
     /// How copies and graph launches on a GPU are timed: by event pairs of our own, by the calls' wall time, not at all [default: events]
     #[arg(long, value_enum, value_name = "HOW")]
     gpu_timing: Option<GpuTiming>,
@@ -78,6 +82,14 @@ enum Mode {
     Fast,
     Full,
     Off,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Stacks {
+    Off,
+    Native,
+    Python,
+    Mixed,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -134,6 +146,7 @@ impl Run {
             ("MEMSHIM_INCLUDE", self.include.clone()),
             ("MEMSHIM_EXCLUDE", self.exclude.clone()),
             ("MEMSHIM_MAX", number(self.max)),
+            ("MEMSHIM_STACKS", self.stacks.map(word)),
             ("MEMSHIM_GPU_TIMING", self.gpu_timing.map(word)),
         ];
         all.into_iter().filter_map(|(k, v)| v.map(|v| (k, v))).collect()

@@ -3,20 +3,19 @@
 use super::cgroup::Reading;
 use super::job;
 use super::watch::{Ended, Seen};
+use crate::trace::recover;
 use nix::libc;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// A header line is short; more than this without a newline is not a trace of ours.
 const LONGEST_HEADER: u64 = 16 << 20;
-/// zstd level of the one small frame.
-const LEVEL: i32 = 3;
 
 /// CLOCK_MONOTONIC, nanoseconds.
 pub fn monotonic_ns() -> u64 {
@@ -82,26 +81,9 @@ pub fn is_of(header: &Value, pid: i32, start_ticks: Option<u64>, began_ns: u64) 
     header["pid"] == pid && same_start || header["mono_ns"].as_u64().is_some_and(|t| t >= began_ns)
 }
 
-/// Appends one line, as a frame of its own where the trace is compressed. A torn last line is closed first.
+/// Appends one line.
 pub fn append(trace: &Path, line: &Value) -> io::Result<()> {
-    let mut file = OpenOptions::new().read(true).append(true).custom_flags(libc::O_NOFOLLOW).open(trace)?;
-    let mut text = format!("{line}\n").into_bytes();
-    if compressed(trace, &file) {
-        text = zstd::bulk::compress(&text, LEVEL)?;
-    } else if !ends_with_newline(&mut file)? {
-        text.insert(0, b'\n');
-    }
-    file.write_all(&text)
-}
-
-fn ends_with_newline(file: &mut File) -> io::Result<bool> {
-    if file.seek(SeekFrom::End(0))? == 0 {
-        return Ok(true);
-    }
-    file.seek(SeekFrom::End(-1))?;
-    let mut last = [0u8];
-    file.read_exact(&mut last)?;
-    Ok(last == *b"\n")
+    recover::append(trace, format!("{line}\n").as_bytes())
 }
 
 #[cfg(test)]

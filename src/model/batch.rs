@@ -3,9 +3,9 @@
 //! What a free ends is a number here; `endings` looks it up: own blocks when the batch has been read, blocks of other lanes when
 //! the whole group has been (they may be allocated further down in it). What order the steps of several lanes come in is not decided here (see `merge`).
 
-use super::endings::Ending;
-use super::kinds::{KindTable, UNKNOWN};
-use super::live::LiveTable;
+use super::endings::{self, Ending};
+use super::kinds::{KindTable, UNKNOWN, age_class};
+use super::live::{KindId, LiveTable};
 use crate::trace::column::Values;
 
 /// Changes of one event, by metric.
@@ -18,6 +18,9 @@ pub struct Steps {
     pub selected: Vec<i64>,
     /// Blocks of the selected sizes; likewise.
     pub selected_count: Vec<i64>,
+    /// Kinds allocated and ended, 0 for none; empty where there are no call sites.
+    pub got: Vec<KindId>,
+    pub ended: Vec<KindId>,
 }
 
 impl Steps {
@@ -48,7 +51,18 @@ impl Steps {
         }
     }
 
+    /// At step `at` a block of this kind ended.
+    #[inline]
+    pub fn end(&mut self, at: usize, kind: KindId, change: Change) {
+        self.add(at, change);
+        if let Some(ended) = self.ended.get_mut(at) {
+            *ended = kind;
+        }
+    }
+
     pub fn clear(&mut self) {
+        self.got.clear();
+        self.ended.clear();
         self.requested.clear();
         self.usable.clear();
         self.selected.clear();
@@ -139,11 +153,13 @@ pub struct Decode<'a> {
     pub own: &'a mut Vec<Ending>,
     /// Frees of other lanes' blocks: those may be allocated further down in the group.
     pub foreign: &'a mut Vec<Ending>,
-    pub number: u32,
+    pub number: u16,
     pub handed: &'a mut Vec<Handover>,
     pub x: &'a [u64],
     pub z: &'a [u64],
     pub selecting: bool,
+    /// Where the call site changes: from step, site. `None` where there are none.
+    pub sites: Option<&'a [(u32, u32)]>,
     /// `prev` of the format.
     pub prev: u64,
     /// Number in the last entry of `x`, by owner modulo 8.
@@ -152,11 +168,28 @@ pub struct Decode<'a> {
 
 impl Decode<'_> {
     /// Reads all codes.
-    pub fn run(&mut self, mut codes: impl Values) {
+    pub fn run(&mut self, codes: impl Values) {
+        match self.sites {
+            Some(sites) => self.read::<true>(codes, sites),
+            None => self.read::<false>(codes, &[]),
+        }
+    }
+
+    fn read<const SITED: bool>(&mut self, mut codes: impl Values, mut sites: &[(u32, u32)]) {
+        let mut site = 0;
         while let Some(c) = codes.next() {
             self.totals.events += 1;
+            if SITED {
+                while let [(from, next), rest @ ..] = sites
+                    && *from as usize <= self.steps.len()
+                {
+                    (site, sites) = (*next, rest);
+                }
+                self.steps.got.push(0);
+                self.steps.ended.push(0);
+            }
             let change = match c % 3 {
-                0 if c > 0 => self.allocate(c / 3, &mut codes),
+                0 if c > 0 => self.allocate::<SITED>(c / 3, site, &mut codes),
                 0 => {
                     self.totals.bad_codes += 1;
                     Change::default()
@@ -169,7 +202,7 @@ impl Decode<'_> {
     }
 
     #[inline]
-    fn allocate(&mut self, number: u64, codes: &mut impl Values) -> Change {
+    fn allocate<const SITED: bool>(&mut self, number: u64, site: u32, codes: &mut impl Values) -> Change {
         let mut id = self.kinds.id(number);
         if id == UNKNOWN {
             self.totals.unknown_kinds += 1;
@@ -180,6 +213,12 @@ impl Decode<'_> {
                     self.z = rest;
                 }
                 _ => self.totals.bad_codes += 1,
+            }
+        }
+        if SITED {
+            id = self.kinds.at_site(id, site);
+            if let Some(got) = self.steps.got.last_mut() {
+                *got = id;
             }
         }
         let seq = self.lane.next_seq;
@@ -222,7 +261,7 @@ impl Decode<'_> {
         };
         self.prev = seq;
         self.totals.temporary += (seq == newest) as u64;
-        self.own.push(Ending { step: self.steps.len() as u32, owner: self.number, seq });
+        self.own.push(Ending { step: self.steps.len() as u32, owner: self.number, age: age_class(newest.wrapping_sub(seq)), seq });
         Change::default()
     }
 
@@ -238,10 +277,10 @@ impl Decode<'_> {
             }
             [owner, delta, rest @ ..] if *owner > 0 && *owner <= u32::MAX as u64 => {
                 self.x = rest;
-                let owner = (*owner - 1) as u32;
+                let owner = u16::try_from(*owner - 1).unwrap_or(u16::MAX);
                 let last = &mut self.last_of[owner as usize % 8];
                 *last = last.wrapping_add(memshim_format::v93::unzigzag(*delta) as u64);
-                self.foreign.push(Ending { step: self.steps.len() as u32, owner, seq: *last });
+                self.foreign.push(Ending { step: self.steps.len() as u32, owner, age: endings::OLD, seq: *last });
                 Change::default()
             }
             _ => {
@@ -265,6 +304,9 @@ impl Decode<'_> {
         self.totals.settled_bytes = self.totals.settled_bytes.saturating_add(self.kinds.get(kind).usable);
         // The unknown free may stand in a lane's batch that is read after this one.
         self.totals.unknown_frees = self.totals.unknown_frees.wrapping_sub(1);
+        if let Some(ended) = self.steps.ended.last_mut() {
+            *ended = kind;
+        }
         let k = self.kinds.get_mut(kind);
         k.frees += 1;
         self.totals.unknown_bytes = self.totals.unknown_bytes.wrapping_sub(k.usable);

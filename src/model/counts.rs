@@ -122,6 +122,18 @@ impl Counts {
                 self.lower_blocks = blocks.map(|b| b + self.inherited_blocks);
             }
         }
+        // Of many lanes not each line has the rows.
+        self.saw(line.live, Some(line.blocks), line.t);
+    }
+
+    /// So much was live when a snapshot was taken, which can be between two lines.
+    pub fn saw(&mut self, live: i64, blocks: Option<i64>, t: u64) {
+        let live = held(live) + self.inherited;
+        if live > self.lower {
+            (self.lower, self.lower_at) = (live, t);
+            self.lower_blocks = blocks.map(|b| held(b) + self.inherited_blocks);
+            self.upper = self.upper.max(live);
+        }
     }
 
     /// Live usable bytes by the lanes' rows.
@@ -142,6 +154,15 @@ fn held(balance: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_snapshot_between_two_lines_raises_the_peak_that_is_sure() {
+        let mut c = Counts::new(0, 0);
+        c.saw(700, Some(7), 5);
+        assert_eq!((c.lower, c.lower_at, c.upper, c.lower_blocks), (700, 5, 700, Some(7)));
+        c.saw(600, Some(9), 6);
+        assert_eq!((c.lower, c.lower_at), (700, 5));
+    }
 
     #[test]
     fn one_lane_has_an_exact_peak_and_two_have_a_bound() {

@@ -12,9 +12,14 @@ use super::live::KindId;
 pub struct Ending {
     pub step: u32,
     /// Lane of the block.
-    pub owner: u32,
+    pub owner: u16,
+    /// See `kinds::age_class`; of another lane's block [`OLD`].
+    pub age: u8,
     pub seq: u64,
 }
+
+/// Of no age that is told apart.
+pub const OLD: u8 = u8::MAX;
 
 /// Look-ups under way at once: more than a core has misses open, few enough to be still in its first cache when they are used.
 const AHEAD: usize = 64;
@@ -26,13 +31,13 @@ pub fn resolve(endings: &[Ending], lanes: &mut [LaneState], steps: &mut Steps, k
         std::hint::black_box(touched);
         for e in chunk {
             let kind = lanes.get_mut(e.owner as usize).map_or(0, |lane| lane.table.take(e.seq));
-            steps.add(e.step as usize, end(kind, kinds, totals));
+            steps.end(e.step as usize, kind, end(kind, e.age, kinds, totals));
         }
     }
 }
 
 /// What became of a block that a code ends.
-fn end(kind: KindId, kinds: &mut KindTable, totals: &mut Totals) -> Change {
+fn end(kind: KindId, age: u8, kinds: &mut KindTable, totals: &mut Totals) -> Change {
     totals.frees += 1;
     if kind == 0 {
         totals.unmatched += 1;
@@ -40,6 +45,9 @@ fn end(kind: KindId, kinds: &mut KindTable, totals: &mut Totals) -> Change {
     }
     let k = kinds.get_mut(kind);
     k.frees += 1;
+    if let Some(n) = k.ages.get_mut(age as usize) {
+        *n = n.saturating_add(1);
+    }
     Change {
         requested: -(k.size as i64),
         usable: -(k.usable as i64),

@@ -9,6 +9,8 @@ use super::batch::{Decode, Handover, LaneState, Steps, Totals};
 use super::endings::{self, Ending};
 use super::kinds::KindTable;
 use super::merge::{self, Window};
+use super::sites::{self, Instant, SiteBook, SitesEnd};
+use super::stacks::Stacks;
 use super::threads::ThreadBook;
 use super::track::{Peak, Played, Track};
 use crate::trace::column::Column;
@@ -39,6 +41,12 @@ pub struct Heap {
     slack: Option<Track>,
     /// Bytes and blocks of the selected sizes.
     selected: Option<(Track, Track)>,
+    /// Where allocations have stacks.
+    sites: Option<SiteBook>,
+    /// Every block is an event.
+    exact: bool,
+    /// Where the site changes in the batch that is being read.
+    changes: Vec<(u32, u32)>,
     tick_ns: u64,
     group: Option<u64>,
     batches: Vec<Batch>,
@@ -63,13 +71,33 @@ pub struct HeapEnd {
     pub slack: Option<Peak>,
     pub selected: Option<(Peak, Peak)>,
     pub live_blocks: u64,
+    /// Where allocations have stacks.
+    pub sites: Option<SitesEnd>,
+}
+
+/// What a heap is told before its first event.
+#[derive(Clone, Debug, Default)]
+pub struct Settings<'a> {
+    pub tick_ns: u64,
+    /// Usable bytes that were live at the fork.
+    pub inherited: i64,
+    /// Sizes to follow on their own.
+    pub selected: &'a [u64],
+    pub fast: bool,
+    /// Mean bytes between samples.
+    pub sample: u64,
+    /// Allocations have stacks: which instant's live set is asked for.
+    pub sites: Option<Instant>,
 }
 
 impl Heap {
-    /// `inherited`: usable bytes that were live at the fork; `selected`: sizes to follow on their own.
-    pub fn new(tick_ns: u64, inherited: i64, selected: &[u64], fast: bool) -> Self {
+    pub fn new(settings: &Settings) -> Self {
+        let &Settings { tick_ns, inherited, selected, fast, sample, sites } = settings;
         Heap {
-            kinds: KindTable::new(selected),
+            kinds: KindTable::new(selected, sample),
+            sites: sites.map(|instant| SiteBook::new(inherited, instant)),
+            exact: !fast,
+            changes: Vec::new(),
             totals: Totals::default(),
             lanes: Vec::new(),
             requested: Track::new(inherited, true),
@@ -119,9 +147,9 @@ impl Heap {
     }
 
     /// Reads one line. False where nothing of it can be used.
-    pub fn read(&mut self, ev: &Ev, threads: &mut ThreadBook) -> bool {
+    pub fn read(&mut self, ev: &Ev, stacks: &mut Stacks, threads: &mut ThreadBook) -> bool {
         if self.group != Some(ev.g) {
-            self.end_group(threads);
+            self.end_group(stacks.sites(), threads);
             self.group = Some(ev.g);
         }
         if self.lane(ev.lane).is_none() {
@@ -136,6 +164,9 @@ impl Heap {
         self.totals.bad_codes += [x.is_none(), z.is_none(), t.is_none()].iter().filter(|b| **b).count() as u64;
         let (x, z, t) = (x.unwrap_or_default(), z.unwrap_or_default(), t.unwrap_or_default());
 
+        if self.sites.is_some() {
+            self.totals.bad_codes += !stacks.changes(ev, &mut self.changes) as u64;
+        }
         let lane = &mut self.lanes[ev.lane as usize];
         if !lane.started {
             lane.started = true;
@@ -157,11 +188,12 @@ impl Heap {
             steps: &mut batch.steps,
             own: &mut self.own,
             foreign: &mut batch.foreign,
-            number: ev.lane,
+            number: ev.lane as u16,
             handed: &mut batch.handed,
             x: &x,
             z: &z,
             selecting: self.selected.is_some(),
+            sites: self.sites.is_some().then_some(&self.changes),
             prev: ev.seq,
             last_of: [0; 8],
         };
@@ -177,7 +209,7 @@ impl Heap {
         true
     }
 
-    fn end_group(&mut self, threads: &mut ThreadBook) {
+    fn end_group(&mut self, sites: usize, threads: &mut ThreadBook) {
         if self.batches.is_empty() {
             return;
         }
@@ -212,6 +244,13 @@ impl Heap {
             play(bytes, |s| &s.selected);
             play(count, |s| &s.selected_count);
         }
+        if let Some(book) = &mut self.sites {
+            for run in runs.iter() {
+                let s = &batches[run.batch].steps;
+                let (requested, got, ended) = (&s.requested[run.steps.clone()], &s.got[run.steps.clone()], &s.ended[run.steps.clone()]);
+                book.play(&sites::Steps { requested, got, ended, t0: run.t0, t1: run.t1 }, &self.kinds, sites, self.exact);
+            }
+        }
         for mut b in batches {
             b.steps.clear();
             b.handed.clear();
@@ -220,13 +259,20 @@ impl Heap {
     }
 
     /// Plays what is left.
-    pub fn finish(mut self, threads: &mut ThreadBook) -> (HeapEnd, KindTable, Totals) {
-        self.end_group(threads);
+    pub fn finish(mut self, sites: usize, threads: &mut ThreadBook) -> (HeapEnd, KindTable, Totals) {
+        self.end_group(sites, threads);
         let live_blocks = self.lanes.iter().map(|l| l.table.len()).sum();
         let selected = self.selected.map(|(bytes, count)| (bytes.finish(), count.finish()));
         let mut requested = self.requested.finish();
         requested.bound = requested.bound.saturating_add_unsigned(self.settled.1);
-        let end = HeapEnd { requested, usable: self.usable.finish(), slack: self.slack.map(Track::finish), selected, live_blocks };
+        let end = HeapEnd {
+            requested,
+            usable: self.usable.finish(),
+            slack: self.slack.map(Track::finish),
+            selected,
+            live_blocks,
+            sites: self.sites.map(SiteBook::finish),
+        };
         (end, self.kinds, self.totals)
     }
 }

@@ -8,13 +8,15 @@ use serde_json::Value;
 use super::batch::Totals;
 use super::counts::Counts;
 use super::gpu::{Gpu, GpuEnd};
-use super::heap::{Heap, HeapEnd};
+use super::heap::{self, Heap, HeapEnd};
 use super::kinds::KindTable;
 use super::mapfeed::{MapFeed, MapsEnd};
+use super::sites::Instant;
+use super::stacks::Stacks;
 use super::threads::{ThreadBook, ThreadUse};
 use super::timeline::{Series, Timeline};
 use super::units::{Bytes, Nanos};
-use crate::trace::line::{Child, End, Header, Line, Lowered, Rss, Thread};
+use crate::trace::line::{Child, End, Header, Line, Lowered, Python, Rss, Thread};
 use crate::trace::recover;
 
 /// What a reader of images wants to know beyond the usual.
@@ -26,6 +28,8 @@ pub struct Interest {
     pub samples: usize,
     /// Snapshots kept at most.
     pub snapshots: usize,
+    /// Whose live set call sites are asked for; a time is nanoseconds since the image's start.
+    pub instant: Instant,
 }
 
 /// See the module.
@@ -36,6 +40,7 @@ pub struct Image {
     threads: ThreadBook,
     maps: MapFeed,
     gpu: Gpu,
+    stacks: Stacks,
     timeline: Timeline,
     snapshots_max: usize,
     /// Usable bytes that were live at the fork: the shim's own sums begin with the process.
@@ -83,6 +88,8 @@ pub struct Ended {
     pub recovered: bool,
     /// It was still there when the trace was read: what its rings hold is not in it.
     pub running: bool,
+    /// A Python whose frames memshim does not know how to read.
+    pub python_unread: bool,
 }
 
 /// An image, finished.
@@ -98,6 +105,7 @@ pub struct ImageEnd {
     pub maps: MapsEnd,
     /// `None` where no driver was called.
     pub gpu: Option<GpuEnd>,
+    pub stacks: Stacks,
     pub timeline: Timeline,
     pub seen: Ended,
 }
@@ -115,7 +123,18 @@ impl Image {
         }
         let inherited_blocks = header.inherited.as_ref().map_or(0, |i| i.blocks);
         Image {
-            heap: Heap::new(header.tick_ns, inherited, &interest.sizes, header.mode == "fast"),
+            heap: Heap::new(&heap::Settings {
+                tick_ns: header.tick_ns,
+                inherited,
+                selected: &interest.sizes,
+                fast: header.mode == "fast",
+                sample: header.sample,
+                sites: (!matches!(&*header.stacks, "" | "off")).then_some(match interest.instant {
+                    Instant::At(since) => Instant::At(header.mono_ns.saturating_add(since)),
+                    Instant::Peak => Instant::Peak,
+                }),
+            }),
+            stacks: Stacks::default(),
             counts: Counts::new(inherited, inherited_blocks),
             threads: ThreadBook::default(),
             maps: MapFeed::new(header.page),
@@ -124,7 +143,7 @@ impl Image {
             snapshots_max: interest.snapshots.max(3),
             inherited,
             before: None,
-            end: Ended { last_t: Nanos(header.mono_ns), ..Ended::default() },
+            end: Ended { last_t: Nanos(header.mono_ns), python_unread: header.python_known == Some(false), ..Ended::default() },
             header,
         }
     }
@@ -142,7 +161,7 @@ impl Image {
                 // Fast mode's events are a sample: what threads did is in the exact counts of their lanes.
                 let mut nobody = ThreadBook::default();
                 let threads = if self.header.mode == "full" { &mut self.threads } else { &mut nobody };
-                self.end.useless += !self.heap.read(&ev, threads) as u64;
+                self.end.useless += !self.heap.read(&ev, &mut self.stacks, threads) as u64;
             }
             Line::Kinds(kinds) => self.end.bad_kinds += self.heap.define(&kinds),
             Line::Calls(calls) => {
@@ -156,11 +175,21 @@ impl Image {
                 }
             }
             Line::Maps(rows) => {
-                for row in rows {
+                let mut stacks = rows.s.chunks_exact(2);
+                for mut row in rows.ev {
+                    if let Some(&[native, python]) = stacks.next() {
+                        let lane = u32::try_from(row.lane()).unwrap_or(u32::MAX);
+                        row.site = self.stacks.of_row(lane, native, python);
+                    }
                     self.maps.add(row, &mut self.timeline);
                 }
             }
-            Line::Gpu(rows) => rows.into_iter().for_each(|row| self.gpu.add(row)),
+            Line::Gpu(rows) => rows.ev.into_iter().for_each(|row| self.gpu.add(row)),
+            Line::Modules(modules) => self.stacks.load(modules),
+            Line::Nodes(nodes) => self.stacks.define_native(&nodes),
+            Line::PyNodes(nodes) => self.stacks.define_python(&nodes),
+            Line::Codes(codes) => self.stacks.define_code(codes),
+            Line::Python(python) => self.read_python(python),
             Line::Thread(thread) => self.read_thread(&thread),
             Line::Rss(rss) => self.read_rss(rss, None),
             Line::Snap(snap) => self.read_snapshot(snap),
@@ -191,6 +220,14 @@ impl Image {
             }
             Line::Outside(outside) => self.end.outside = Some(outside),
             Line::Header(_) | Line::Process(_) | Line::Unknown => {}
+        }
+    }
+
+    fn read_python(&mut self, python: Python) {
+        self.at(python.t);
+        if let Some(version) = python.version {
+            self.end.python_unread = !python.known;
+            self.header.python = Some(version);
         }
     }
 
@@ -242,6 +279,9 @@ impl Image {
         };
         let heap = snap.get("live").and_then(Value::as_i64).map(|live| self.with_inherited(live));
         self.read_rss(rss, heap);
+        if let Some(live) = snap.get("live").and_then(Value::as_i64) {
+            self.counts.saw(live, snap.get("blocks").and_then(Value::as_i64), number("t"));
+        }
         for (key, keep) in [("self", &mut self.end.own_usage), ("children", &mut self.end.children_usage), ("own", &mut self.end.own)] {
             if let Some(v) = snap.get(key) {
                 *keep = Some(v.clone());
@@ -299,7 +339,7 @@ impl Image {
         let doubled = self.heap.doubled;
         let mut nobody = ThreadBook::default();
         let threads = if self.header.mode == "full" { &mut self.threads } else { &mut nobody };
-        let (heap, kinds, totals) = self.heap.finish(threads);
+        let (heap, kinds, totals) = self.heap.finish(self.stacks.sites(), threads);
         let totals = match self.before {
             // That frees and allocations do not find each other from then on says nothing new. Which frees before were of unknown blocks
             // cannot be told either: what would have settled them may be left out.
@@ -323,6 +363,7 @@ impl Image {
             threads_total,
             maps,
             gpu,
+            stacks: self.stacks,
             timeline: self.timeline,
             seen: self.end,
         }

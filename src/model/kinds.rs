@@ -1,13 +1,14 @@
 //! What was allocated: the dictionary of a trace with its totals.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 use memshim_format::record;
 
-use super::live::KindId;
+use super::live::{KindId, SpreadHash};
 
 /// One kind and how often it was allocated and freed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kind {
     pub size: u64,
     pub usable: u64,
@@ -19,9 +20,32 @@ pub struct Kind {
     pub selected: bool,
     pub allocs: u64,
     pub frees: u64,
+    /// Call site of the allocations (see `stacks`); 0: none known.
+    pub site: u32,
+    /// Blocks freed by age, in allocations that the lane had made since: see [`AGES`].
+    pub ages: [u32; AGES.len()],
+    /// Calls that one event stands for.
+    pub weight: f64,
+    /// Bytes that one event stands for.
+    pub heft: i64,
+}
+
+/// Ages of freed blocks that are told apart: of at most so many allocations. 0: before the lane allocated again, *temporary*.
+pub const AGES: [u64; 4] = [0, 15, 255, 4095];
+
+/// Index of an age; that of [`AGES`]`.len()` is of older ones.
+#[inline]
+pub fn age_class(age: u64) -> u8 {
+    AGES.iter().fold(0, |class, most| class + (age > *most) as u8)
 }
 
 impl Kind {
+    /// Of the bytes that one event stands for: n of them stand for n·s/p bytes with variance n·s²(1−p)/p².
+    pub fn variance(&self) -> f64 {
+        let size = self.size as f64;
+        size * size * self.weight * (self.weight - 1.0)
+    }
+
     /// The code of the old block follows.
     pub fn replaces(&self) -> bool {
         self.flags & record::REPLACES as u32 != 0
@@ -43,6 +67,13 @@ pub struct KindTable {
     interned: HashMap<(u32, u32, u64, u64), KindId>,
     /// Sorted.
     selected: Vec<u64>,
+    /// Mean bytes between samples.
+    sample: u64,
+    /// Ids of kinds at sites, by kind and site; and the latest of them, by a hash of both.
+    at_sites: HashMap<u64, KindId, BuildHasherDefault<SpreadHash>>,
+    recent: Vec<(KindId, u32, KindId)>,
+    /// Allocations whose kinds at their sites were too many.
+    pub crowded: u64,
 }
 
 /// The kind of an allocation whose number is not in the dictionary.
@@ -50,13 +81,25 @@ pub const UNKNOWN: KindId = 1;
 const SIZE_MAX: u64 = 1 << 48;
 /// Numbers above are a damaged line's.
 const NUMBER_MAX: u32 = 1 << 24;
+/// Kinds at sites beyond count as of no site.
+const AT_SITES_MAX: usize = 1 << 24;
+const RECENT: usize = 1 << 14;
 
 impl KindTable {
     /// Empty; blocks of the given sizes are marked.
-    pub fn new(selected: &[u64]) -> Self {
+    pub fn new(selected: &[u64], sample: u64) -> Self {
         let mut selected = selected.to_vec();
         selected.sort_unstable();
-        KindTable { all: vec![Kind::default(); 2], ids: vec![0], interned: HashMap::new(), selected }
+        KindTable {
+            all: vec![Kind::default(); 2],
+            ids: vec![0],
+            interned: HashMap::new(),
+            selected,
+            sample,
+            at_sites: HashMap::default(),
+            recent: Vec::new(),
+            crowded: 0,
+        }
     }
 
     /// Defines number `number`; false where it can't be one.
@@ -84,7 +127,47 @@ impl KindTable {
         let selected = !wide && self.selected.binary_search(&size).is_ok();
         // Larger ones are a damaged line's: no address space holds them.
         let size = size.min(SIZE_MAX);
-        Kind { size, usable: size + slack.min(SIZE_MAX), func, flags, wide, selected, allocs: 0, frees: 0 }
+        let mut kind = Kind { size, usable: size + slack.min(SIZE_MAX), func, flags, wide, selected, weight: 1.0, ..Kind::default() };
+        if kind.sampled() {
+            kind.weight = -1.0 / f64::exp_m1(-(size.max(1) as f64) / self.sample.max(1) as f64);
+        }
+        kind.heft = if kind.weight == 1.0 { size as i64 } else { (size as f64 * kind.weight).round() as i64 };
+        kind
+    }
+
+    /// The kind of an allocation of kind `id` at a site.
+    #[inline]
+    pub fn at_site(&mut self, id: KindId, site: u32) -> KindId {
+        if site == 0 || id == UNKNOWN {
+            return id;
+        }
+        let hash = (id.wrapping_mul(0x9e37_79b1) ^ site.wrapping_mul(0x85eb_ca6b)) as usize;
+        match self.recent.get(hash >> 7 & (RECENT - 1)) {
+            Some(&(of, at, known)) if of == id && at == site => known,
+            _ => self.find_at_site(id, site, hash >> 7 & (RECENT - 1)),
+        }
+    }
+
+    #[cold]
+    fn find_at_site(&mut self, id: KindId, site: u32, slot: usize) -> KindId {
+        let key = (id as u64) << 32 | site as u64;
+        let known = match self.at_sites.get(&key) {
+            Some(&known) => known,
+            None if self.at_sites.len() >= AT_SITES_MAX => {
+                self.crowded += 1;
+                return id;
+            }
+            None => {
+                let new = self.all.len() as KindId;
+                let of = &self.all[id as usize];
+                self.all.push(Kind { site, allocs: 0, frees: 0, ages: [0; AGES.len()], ..of.clone() });
+                self.at_sites.insert(key, new);
+                new
+            }
+        };
+        self.recent.resize(RECENT, (0, 0, 0));
+        self.recent[slot] = (id, site, known);
+        known
     }
 
     /// Id of a dictionary number; [`UNKNOWN`] where it is not defined.

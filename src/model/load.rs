@@ -106,12 +106,21 @@ impl Images<'_> {
 pub fn load(member: &Member, homeless: &Homeless, interest: &Interest, progress: &Progress) -> Loaded {
     let mut images = Images { all: Vec::new(), current: None, homeless: 0, interest };
     let mut damage = Damage::default();
-    let bytes = read_file(&member.path, &mut images, &mut damage, progress);
+    let mut torn = Torn::default();
+    let bytes = read_file(&member.path, &mut images, &mut damage, &mut torn, progress);
     let mut spool_problems = Vec::new();
     let owner = |i: &Image| Owner { pid: i.header.pid, start_ticks: i.header.start_ticks, exec: i.header.exec };
     let claimed: Vec<PathBuf> = images.all.iter().filter_map(|i| homeless.claim(owner(i))).collect();
     for spool in member.spools.iter().chain(&claimed) {
-        read_spool(spool, &mut images, &mut spool_problems);
+        let whole = read_spool(spool, &mut images, &mut spool_problems);
+        if let Some((image, written)) = whole
+            && Some(image) == images.current
+            && torn.kept
+            && torn.at >= written
+        {
+            damage.torn_tail = false;
+            damage.frames -= torn.frame as u64;
+        }
     }
     progress.files.fetch_add(1, Ordering::Relaxed);
     Loaded {
@@ -124,7 +133,28 @@ pub fn load(member: &Member, homeless: &Homeless, interest: &Interest, progress:
     }
 }
 
-fn read_file(path: &Path, images: &mut Images, damage: &mut Damage, progress: &Progress) -> u64 {
+/// A last line that breaks off.
+#[derive(Default)]
+struct Torn {
+    /// Of a kind that a spool keeps until it has been written whole.
+    kept: bool,
+    /// Where it begins in the file.
+    at: u64,
+    /// It is in a compressed frame that was not ended.
+    frame: bool,
+}
+
+/// Kinds of lines that a spool keeps until they have been written whole, or says anew.
+const KEPT: [&str; 11] = ["ev", "kinds", "maps", "gpu", "thread", "child", "nodes", "pynodes", "code", "modules", "calls"];
+
+fn is_kept(torn: &[u8]) -> bool {
+    KEPT.iter().any(|kind| {
+        let begin = format!("{{\"type\":\"{kind}\"");
+        begin.as_bytes().starts_with(torn) || torn.starts_with(begin.as_bytes())
+    })
+}
+
+fn read_file(path: &Path, images: &mut Images, damage: &mut Damage, torn: &mut Torn, progress: &Progress) -> u64 {
     let mut reader = match LineReader::open(path) {
         Ok(reader) => reader,
         Err(e) => {
@@ -147,7 +177,10 @@ fn read_file(path: &Path, images: &mut Images, damage: &mut Damage, progress: &P
             Ok(Some(raw)) => match line::parse(raw.bytes) {
                 Ok(Line::Unknown) => damage.unknown_types += 1,
                 Ok(line) => images.read(line),
-                Err(_) if !raw.whole => damage.torn_tail = true,
+                Err(_) if !raw.whole => {
+                    damage.torn_tail = true;
+                    *torn = Torn { kept: is_kept(raw.bytes), at: read, frame: false };
+                }
                 Err(e) => {
                     damage.lines += 1;
                     damage.first.get_or_insert_with(|| (number, e.to_string()));
@@ -161,27 +194,41 @@ fn read_file(path: &Path, images: &mut Images, damage: &mut Damage, progress: &P
     }
     progress.read.fetch_add(reader.read - told, Ordering::Relaxed);
     damage.frames = reader.damaged_frames();
+    if reader.ends_in_a_frame() {
+        // Up to its end everything is there, in whole blocks.
+        let len = std::fs::metadata(path).map_or(0, |m| m.len());
+        *torn = Torn { kept: !damage.torn_tail || torn.kept, at: len, frame: true };
+    }
     damage.lines += reader.too_long;
     reader.read
 }
 
-fn read_spool(path: &Path, images: &mut Images, problems: &mut Vec<String>) {
+/// Gives the image whose spool it is, where all that it lacked could be read, and how many bytes of the file were written by then.
+fn read_spool(path: &Path, images: &mut Images, problems: &mut Vec<String>) -> Option<(usize, u64)> {
+    let before = problems.len();
     let mut problem = |what: String| problems.push(format!("{}: {what}", path.display()));
     let owner = match recover::identify(path) {
         Ok(owner) => owner,
-        Err(e) => return problem(e.to_string()),
+        Err(e) => {
+            problem(e.to_string());
+            return None;
+        }
     };
     let of = |i: &Image| (i.header.pid, i.header.start_ticks, i.header.exec) == (owner.pid, owner.start_ticks, owner.exec);
     let Some(at) = images.all.iter().rposition(of) else {
-        return problem("it belongs to no process of this trace".into());
+        problem("it belongs to no process of this trace".into());
+        return None;
     };
     let image = &mut images.all[at];
     // A spool in use moves on between two reads of it: the trace alone is a whole state, a little older.
     if image.is_running() {
-        return image.mark_running();
+        image.mark_running();
+        return None;
     }
+    let mut written = u64::MAX;
     match recover::recover(path, image.header.tick_ns) {
         Ok(recovered) => {
+            written = recovered.trace_len;
             image.mark_recovered();
             for text in recovered.lines.split(|&c| c == b'\n').filter(|l| !l.is_empty()) {
                 match line::parse(text) {
@@ -194,4 +241,5 @@ fn read_spool(path: &Path, images: &mut Images, problems: &mut Vec<String>) {
         }
         Err(e) => problem(e.to_string()),
     }
+    (problems.len() == before).then_some((at, written))
 }

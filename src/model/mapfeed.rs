@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::maps::{MapCall, MapEvent, MapPeaks, MapTable, MapTotals, Part, RegionHistory, Remap};
+use super::maps::{MapCall, MapEvent, MapPeaks, MapSite, MapTable, MapTotals, Part, RegionHistory, Remap};
 use super::tickets::Tickets;
 use super::timeline::{Series, Timeline};
 use crate::trace::maprow::{MapRow, MapWhat};
@@ -24,6 +24,8 @@ pub struct MapsEnd {
     pub calls: Vec<MapCall>,
     pub regions: Vec<RegionHistory>,
     pub regions_left_out: u64,
+    /// By call site.
+    pub sites: Vec<MapSite>,
     /// Rows that came too late to be put in order.
     pub late: u64,
     /// Rows of a name that is not known, or too short.
@@ -51,24 +53,24 @@ impl MapFeed {
     fn apply(&mut self, row: MapRow, timeline: &mut Timeline) {
         while let Some(first) = self.remaps.first_entry().filter(|e| *e.key() < row.n[0]) {
             let (call, remap) = first.remove_entry();
-            self.note(remap.at(Part::Map(call)), timeline);
+            self.note(remap.at(Part::Map(call)), remap.2, timeline);
         }
         if row.what == MapWhat::Mremap {
             let (call, remap) = (row.n[1], Remapping::of(&row));
             // Where another call took effect before its second ticket, it has two turns.
             if self.tickets.first().is_some_and(|next| next < call) {
-                self.note(remap.at(Part::Release(call)), timeline);
+                self.note(remap.at(Part::Release(call)), row.site, timeline);
                 self.remaps.insert(call, remap);
             } else {
-                self.note(remap.at(Part::Whole), timeline);
+                self.note(remap.at(Part::Whole), row.site, timeline);
             }
         } else if let Some(event) = event_of(&row) {
-            self.note(event, timeline);
+            self.note(event, row.site, timeline);
         }
     }
 
-    fn note(&mut self, (t, event): (u64, MapEvent), timeline: &mut Timeline) {
-        self.table.apply(&event);
+    fn note(&mut self, (t, event): (u64, MapEvent), site: u32, timeline: &mut Timeline) {
+        self.table.apply_at(&event, site);
         timeline.note(t, Series::Maps, self.table.totals().anon.committed);
     }
 
@@ -78,13 +80,14 @@ impl MapFeed {
             self.apply(row, timeline);
         }
         for (call, remap) in std::mem::take(&mut self.remaps) {
-            self.note(remap.at(Part::Map(call)), timeline);
+            self.note(remap.at(Part::Map(call)), remap.2, timeline);
         }
         MapsEnd {
             totals: self.table.totals(),
             peaks: self.table.peaks(),
             calls: self.table.calls(),
             regions: self.table.regions(),
+            sites: self.table.sites(),
             regions_left_out: self.table.regions_left_out(),
             late: self.tickets.late,
             unknown: self.unknown,
@@ -92,19 +95,19 @@ impl MapFeed {
     }
 }
 
-/// An mremap and its time.
+/// An mremap, its time and its call site.
 #[derive(Clone, Copy)]
-struct Remapping(u64, Remap);
+struct Remapping(u64, Remap, u32);
 
 impl Remapping {
     /// tk0, tk1, t, lane, old, oldlen, new, newlen, flags
     fn of(row: &MapRow) -> Self {
         let [_, _, t, _, old, old_len, new, new_len, flags] = row.n;
-        Remapping(t, Remap { old, old_len, new, new_len, flags })
+        Remapping(t, Remap { old, old_len, new, new_len, flags }, row.site)
     }
 
     fn at(self, part: Part) -> (u64, MapEvent) {
-        let Remapping(t, remap) = self;
+        let Remapping(t, remap, _) = self;
         (t, MapEvent::Mremap { t, remap, part })
     }
 }

@@ -9,16 +9,18 @@ mod kind;
 mod ranges;
 mod regions;
 mod remap;
+mod sites;
 
 pub use calls::MapCall;
-pub use kind::MapKind;
+pub use kind::{Class, MapKind};
 pub use regions::RegionHistory;
 pub use remap::{Part, Remap};
+pub use sites::MapSite;
 
 use calls::{Calls, OriginId};
-use kind::Class;
 use ranges::{Piece, RangeMap};
 use regions::Regions;
+use sites::MapSites;
 use std::collections::BTreeMap;
 
 const PROT_ANY: u64 = 0x7;
@@ -135,6 +137,9 @@ pub struct MapTable {
     peaks: MapPeaks,
     calls: Calls,
     regions: Regions,
+    sites: MapSites,
+    /// Of the call that is being applied.
+    site: u32,
     brk_base: Option<u64>,
     /// Taken out by the first half of an mremap, to be put in by the second: by call.
     under_way: BTreeMap<u64, Vec<Piece<Mapped>>>,
@@ -153,14 +158,22 @@ impl MapTable {
             peaks: MapPeaks::default(),
             calls: Calls::default(),
             regions: Regions::default(),
+            sites: MapSites::default(),
+            site: 0,
             brk_base: None,
             under_way: BTreeMap::new(),
             pieces: Vec::new(),
         }
     }
 
-    /// The next event, in ticket order.
+    /// The next event, in ticket order, of no call site.
     pub fn apply(&mut self, event: &MapEvent) {
+        self.apply_at(event, 0);
+    }
+
+    /// The next event, in ticket order, and where it was called from.
+    pub fn apply_at(&mut self, event: &MapEvent, site: u32) {
+        self.site = site;
         match *event {
             MapEvent::Mmap { addr, len, prot, flags, kind, .. } => {
                 let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
@@ -208,6 +221,11 @@ impl MapTable {
         self.regions.left_out()
     }
 
+    /// What each call site has mapped.
+    pub fn sites(&self) -> Vec<MapSite> {
+        self.sites.rows()
+    }
+
     fn end(&self, addr: u64, len: u64) -> u64 {
         addr.saturating_add(self.whole_pages(len))
     }
@@ -221,7 +239,8 @@ impl MapTable {
         if addr >= end {
             return;
         }
-        let origin = self.calls.mapped(len, kind, !committed);
+        let origin = self.calls.mapped(len, kind, !committed, self.site);
+        self.sites.called(self.site, kind.class(), end - addr);
         self.unmap(addr, end);
         self.regions.mapped(addr, end, fixed);
         self.add(addr, end, Mapped { kind, committed, origin });
@@ -243,6 +262,9 @@ impl MapTable {
             let len = p.end - p.start;
             let class = self.totals.class(p.value.kind.class());
             *(if p.value.committed { &mut class.committed } else { &mut class.reserved }) -= len;
+            if p.value.committed {
+                self.sites.change(self.calls.site_of(p.value.origin), p.value.kind.class(), (len as i64).wrapping_neg());
+            }
             self.calls.lost(p.value.origin, len);
             self.regions.lost(p.start, p.end, p.value.committed && p.value.kind.is_anon());
         }
@@ -252,6 +274,9 @@ impl MapTable {
     fn add(&mut self, start: u64, end: u64, value: Mapped) {
         let class = self.totals.class(value.kind.class());
         *(if value.committed { &mut class.committed } else { &mut class.reserved }) += end - start;
+        if value.committed {
+            self.sites.change(self.calls.site_of(value.origin), value.kind.class(), (end - start) as i64);
+        }
         self.calls.gained(value.origin, end - start);
         self.regions.gained(start, end, value.committed && value.kind.is_anon());
         self.ranges.insert(start, end, value);
@@ -305,7 +330,11 @@ impl MapTable {
         p.shared.note(now.shared.committed, t);
         p.stack.note(now.stack.committed, t);
         p.brk.note(now.brk.committed, t);
+        let before = p.total.bytes;
         p.total.note(now.committed(), t);
+        if p.total.bytes > before {
+            self.sites.at_peak();
+        }
     }
 }
 

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     fn row(what: MapWhat, ticket: u64) -> MapRow {
-        MapRow { what, n: [ticket, 0, 0, 0, 0, 0, 0, 0, 0] }
+        MapRow { what, n: [ticket, 0, 0, 0, 0, 0, 0, 0, 0], site: 0 }
     }
 
     #[test]

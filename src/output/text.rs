@@ -4,6 +4,7 @@
 mod gpu;
 mod memory;
 mod processes;
+mod sites;
 mod trust;
 
 use super::screen::wrapped;
@@ -40,6 +41,7 @@ pub fn render(report: &Report, style: &Style) -> String {
     if let Some(run) = shown {
         head(&mut page, run);
         memory::all(&mut page, run);
+        sites::owners(&mut page, run);
         gpu::all(&mut page, run);
         let chart = timeline::draw(&run.samples, run.wall_s, page.width - MARGIN);
         if !chart.is_empty() {
@@ -51,6 +53,17 @@ pub fn render(report: &Report, style: &Style) -> String {
     }
     trust::problems(&mut page, &report.problems);
     page.next(next_command(report, shown, &style.traces));
+    let text = page.lines.join("\n") + "\n";
+    if style.unicode { text } else { ascii(&text) }
+}
+
+/// The call sites of a run instead of the whole: rows of the view asked for, or the tree of calls.
+pub fn render_sites(report: &Report, style: &Style) -> String {
+    let mut page = Page { lines: Vec::new(), width: style.width.max(60) };
+    if let Some(run) = shown_run(report, style.pid) {
+        page.say("command", super::table::cut(&run.command.join(" "), page.room()));
+        sites::all(&mut page, run);
+    }
     let text = page.lines.join("\n") + "\n";
     if style.unicode { text } else { ascii(&text) }
 }
@@ -99,6 +112,12 @@ impl Page {
         let mut lines = wrapped(text, self.room().saturating_sub(2).max(20));
         lines.iter_mut().skip(1).for_each(|l| l.insert_str(0, "  "));
         lines
+    }
+
+    /// A table; its lines are cut to the room there is.
+    fn rows(&mut self, table: super::table::Table) {
+        let room = self.room();
+        self.block("", table.lines().iter().map(|l| super::table::cut(l, room)));
     }
 
     fn gap(&mut self) {

@@ -6,6 +6,7 @@ use memshim_format::record::{self, op};
 use memshim_format::spool::{Kind, Pending};
 use memshim_format::v93::{self, zigzag};
 
+use super::callers::{self, Callers};
 use super::column::push_v93;
 use super::recover::{push_line, push_pair};
 use super::ring::Record;
@@ -87,6 +88,7 @@ pub struct LaneLines {
     realloc: Option<(Address, u64)>,
     /// The latest instant that the lane knows of.
     pub latest: u64,
+    pub callers: Callers,
 }
 
 impl LaneLines {
@@ -121,6 +123,7 @@ impl LaneLines {
             peak: c.live,
             realloc,
             latest: t0,
+            callers: Callers::after(lane, of),
         }
     }
 
@@ -167,6 +170,7 @@ impl LaneLines {
                 kinds.number(-1, 0, func, flags)
             }
         };
+        self.callers.note(self.events);
         push_v93(&mut self.k, number * 3);
         let seq = self.seq;
         self.seq = self.seq.wrapping_add(1);
@@ -242,7 +246,7 @@ impl LaneLines {
         push_line(
             out,
             format_args!(
-                r#"{{"type":"ev","g":{group},"lane":{},"n":{},"seq":{},"t0":{},"t1":{},"t":"{}","k":"{}","x":"{}","z":"{}","allocs":{},"frees":{},"bytes":{},"live":{},"peak":{}}}"#,
+                r#"{{"type":"ev","g":{group},"lane":{},"n":{},"seq":{},"t0":{},"t1":{},"t":"{}","k":"{}","x":"{}","z":"{}"{},"allocs":{},"frees":{},"bytes":{},"live":{},"peak":{}}}"#,
                 self.lane,
                 self.events,
                 self.seq0,
@@ -252,6 +256,7 @@ impl LaneLines {
                 text(&self.k),
                 text(&self.x),
                 text(&self.z),
+                self.callers.columns(),
                 self.allocs,
                 self.frees,
                 self.bytes,
@@ -268,7 +273,7 @@ pub fn write_pending(lane: u32, of: &Lane, group: u64, end: u64, out: &mut Vec<u
     if c.events == 0 {
         return true;
     }
-    let columns = [&of.t, &of.k, &of.x, &of.z];
+    let columns = [&of.t, &of.k, &of.x, &of.z, &of.s, &of.p];
     let whole = columns.iter().all(|column| {
         let mut decoder = v93::Decoder::new(column);
         decoder.by_ref().for_each(drop);
@@ -277,11 +282,12 @@ pub fn write_pending(lane: u32, of: &Lane, group: u64, end: u64, out: &mut Vec<u
     if !whole {
         return false;
     }
-    let [t, k, x, z] = columns.map(|column| String::from_utf8_lossy(column));
+    let stacks = callers::keys(&of.s, &of.p);
+    let [t, k, x, z, ..] = columns.map(|column| String::from_utf8_lossy(column));
     push_line(
         out,
         format_args!(
-            r#"{{"type":"ev","g":{group},"lane":{lane},"n":{},"seq":{},"t0":{},"t1":{},"t":"{t}","k":"{k}","x":"{x}","z":"{z}","allocs":{},"frees":{},"bytes":{},"live":{},"peak":{}}}"#,
+            r#"{{"type":"ev","g":{group},"lane":{lane},"n":{},"seq":{},"t0":{},"t1":{},"t":"{t}","k":"{k}","x":"{x}","z":"{z}"{stacks},"allocs":{},"frees":{},"bytes":{},"live":{},"peak":{}}}"#,
             c.events,
             c.seq0,
             c.t0,

@@ -3,7 +3,7 @@
 //! A frame that breaks off or does not decode ends where it breaks; reading goes on at the next frame's magic number. A line end
 //! is put in between so that half a line is not taken for the start of the next.
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
@@ -20,12 +20,75 @@ pub struct Frames<R> {
     broken: bool,
     /// Frames of which a part could not be read.
     pub damaged: u64,
+    /// The last of them is one that the input ends in.
+    pub open: bool,
+}
+
+/// A last frame that was not ended: where it begins, and the whole lines that are in it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OpenFrame {
+    pub at: u64,
+    pub lines: Vec<u8>,
+}
+
+/// Looks whether the last frame of a file is one. Frames are passed over by the sizes of their blocks (RFC 8878, 3.1.1); only the last one is read.
+pub fn open_frame(mut file: impl Read + Seek) -> io::Result<Option<OpenFrame>> {
+    let end = file.seek(SeekFrom::End(0))?;
+    let mut at = 0;
+    while at < end {
+        match frame_end(&mut file, at, end)? {
+            Some(next) => at = next,
+            None => return last_frame(&mut file, at),
+        }
+    }
+    Ok(None)
+}
+
+/// Where the frame that begins at `at` ends. `None`: not before the end of the file.
+fn frame_end(file: &mut (impl Read + Seek), at: u64, end: u64) -> io::Result<Option<u64>> {
+    let mut bytes = |at: u64, into: &mut [u8]| -> io::Result<bool> {
+        if at + into.len() as u64 > end {
+            return Ok(false);
+        }
+        file.seek(SeekFrom::Start(at))?;
+        file.read_exact(into).map(|()| true)
+    };
+    let mut head = [0; 5];
+    if !bytes(at, &mut head)? || head[..4] != MAGIC {
+        return Ok(None);
+    }
+    let (single, checksum) = (head[4] >> 5 & 1, head[4] >> 2 & 1);
+    let dictionary = [0, 1, 2, 4][head[4] as usize & 3];
+    let content = [single as u64, 2, 4, 8][head[4] as usize >> 6];
+    let mut next = at + 5 + (1 - single as u64) + dictionary + content;
+    let mut last = false;
+    while !last {
+        let mut block = [0; 4];
+        if !bytes(next, &mut block[..3])? {
+            return Ok(None);
+        }
+        let header = u32::from_le_bytes(block);
+        last = header & 1 == 1;
+        // A block of one byte repeated has that byte only.
+        next += 3 + if header >> 1 & 3 == 1 { 1 } else { u64::from(header >> 3) };
+    }
+    next += 4 * u64::from(checksum);
+    Ok((next <= end).then_some(next))
+}
+
+fn last_frame(file: &mut (impl Read + Seek), at: u64) -> io::Result<Option<OpenFrame>> {
+    file.seek(SeekFrom::Start(at))?;
+    let mut lines = Vec::new();
+    // Its end is missing, which the decoder says after all that there is.
+    let _ = zstd::stream::read::Decoder::new(file)?.read_to_end(&mut lines);
+    lines.truncate(lines.iter().rposition(|c| *c == b'\n').map_or(0, |end| end + 1));
+    Ok(Some(OpenFrame { at, lines }))
 }
 
 impl<R: BufRead> Frames<R> {
     /// Reads from the start of a frame.
     pub fn new(input: R) -> io::Result<Self> {
-        Ok(Frames { input, decoder: Decoder::new()?, inside: false, broken: false, damaged: 0 })
+        Ok(Frames { input, decoder: Decoder::new()?, inside: false, broken: false, damaged: 0, open: false })
     }
 
     fn leave_broken_frame(&mut self) -> io::Result<()> {
@@ -72,7 +135,10 @@ impl<R: BufRead> Frames<R> {
             self.input.consume(used);
             match result {
                 Ok(0) => self.inside = false,
-                Ok(_) if at_end && made == 0 => self.leave_broken_frame()?,
+                Ok(_) if at_end && made == 0 => {
+                    self.open = true;
+                    self.leave_broken_frame()?;
+                }
                 Ok(_) => {}
                 Err(_) => self.leave_broken_frame()?,
             }
@@ -119,6 +185,20 @@ mod tests {
     #[test]
     fn frames_follow_one_another() {
         assert_eq!(read(&[frame("a\n"), frame("b\n")].concat()), ("a\nb\n".into(), 0));
+    }
+
+    #[test]
+    fn a_frame_that_was_not_ended_is_found_with_its_whole_lines() {
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+        io::Write::write_all(&mut encoder, b"one\ntwo\nthr").unwrap();
+        io::Write::flush(&mut encoder).unwrap();
+        let open = encoder.get_ref().clone();
+        let (first, second) = (frame("a\n"), frame("b\n"));
+        let at = (first.len() + second.len()) as u64;
+        let all = [first, second, open].concat();
+        assert_eq!(open_frame(io::Cursor::new(&all)).unwrap(), Some(OpenFrame { at, lines: b"one\ntwo\n".to_vec() }));
+        assert_eq!(open_frame(io::Cursor::new(&all[..at as usize])).unwrap(), None);
+        assert_eq!(open_frame(io::Cursor::new(b"")).unwrap(), None);
     }
 
     #[test]

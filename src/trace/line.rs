@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::column::Column;
 use super::gpurow::GpuRow;
 use super::maprow::MapRow;
+use super::stacks::{Codes, Modules, Nodes};
 
 /// One line, parsed.
 #[derive(Debug)]
@@ -19,8 +20,13 @@ pub enum Line<'a> {
     Process(Process),
     Kinds(Kinds),
     Calls(Calls),
-    Maps(Vec<MapRow>),
-    Gpu(Vec<GpuRow>),
+    Maps(Rows<MapRow>),
+    Gpu(Rows<GpuRow>),
+    Modules(Modules),
+    Nodes(Nodes<'a>),
+    PyNodes(Nodes<'a>),
+    Codes(Codes),
+    Python(Python),
     Thread(Thread),
     Rss(Rss),
     Snap(Value),
@@ -68,7 +74,8 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-fn bytes_of_hex(hex: &str) -> Vec<u8> {
+/// The bytes of hexadecimal digits; others count as 0.
+pub(super) fn bytes_of_hex(hex: &str) -> Vec<u8> {
     let digit = |c: u8| (c as char).to_digit(16).unwrap_or(0) as u8;
     hex.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
@@ -89,6 +96,12 @@ pub struct Ev<'a> {
     pub x: Column<'a>,
     #[serde(borrow, default)]
     pub z: Column<'a>,
+    /// Native stacks of the allocations.
+    #[serde(borrow, default)]
+    pub s: Column<'a>,
+    /// Python stacks of the allocations.
+    #[serde(borrow, default)]
+    pub p: Column<'a>,
     #[serde(default)]
     pub allocs: u64,
     #[serde(default)]
@@ -128,6 +141,19 @@ pub struct Header {
     pub inherited: Option<Inherited>,
     pub spool: Text,
     pub python: Option<Text>,
+    /// Whether its frames can be read; not said where they can.
+    pub python_known: Option<bool>,
+    /// Which stacks are recorded: `off`, `native`, `python`, `mixed`; empty in traces that know of none.
+    pub stacks: String,
+}
+
+/// Which interpreter was found, and whether its frames can be read.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(default)]
+pub struct Python {
+    pub t: u64,
+    pub version: Option<Text>,
+    pub known: bool,
 }
 
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -170,14 +196,13 @@ pub struct Calls {
     pub hi_blocks: Vec<i64>,
 }
 
+/// Rows, one a call.
 #[derive(Debug, Deserialize)]
-struct Maps {
-    ev: Vec<MapRow>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Gpu {
-    ev: Vec<GpuRow>,
+pub struct Rows<T> {
+    pub ev: Vec<T>,
+    /// Native and Python node of each row's stack; empty where there are none.
+    #[serde(default = "Vec::new")]
+    pub s: Vec<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -259,8 +284,13 @@ pub fn parse(line: &[u8]) -> Result<Line<'_>, serde_json::Error> {
         "process" => Line::Process(serde_json::from_slice(line)?),
         "kinds" => Line::Kinds(serde_json::from_slice(line)?),
         "calls" => Line::Calls(serde_json::from_slice(line)?),
-        "maps" => Line::Maps(serde_json::from_slice::<Maps>(line)?.ev),
-        "gpu" => Line::Gpu(serde_json::from_slice::<Gpu>(line)?.ev),
+        "maps" => Line::Maps(serde_json::from_slice(line)?),
+        "gpu" => Line::Gpu(serde_json::from_slice(line)?),
+        "modules" => Line::Modules(serde_json::from_slice(line)?),
+        "nodes" => Line::Nodes(serde_json::from_slice(line)?),
+        "pynodes" => Line::PyNodes(serde_json::from_slice(line)?),
+        "code" => Line::Codes(serde_json::from_slice(line)?),
+        "python" => Line::Python(serde_json::from_slice(line)?),
         "thread" => Line::Thread(serde_json::from_slice(line)?),
         "rss" => Line::Rss(serde_json::from_slice(line)?),
         "snap" => Line::Snap(serde_json::from_slice(line)?),

@@ -55,6 +55,15 @@ impl MapWhat {
 pub struct MapRow {
     pub what: MapWhat,
     pub n: [u64; 9],
+    /// Call site; the model gives it (0: none).
+    pub site: u32,
+}
+
+impl MapRow {
+    /// The lane that called.
+    pub fn lane(&self) -> u64 {
+        self.n[if self.what == MapWhat::Mremap { 3 } else { 2 }]
+    }
 }
 
 impl<'de> Deserialize<'de> for MapRow {
@@ -83,7 +92,7 @@ impl<'de> Visitor<'de> for RowVisitor {
             }
         }
         while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(MapRow { what, n })
+        Ok(MapRow { what, n, site: 0 })
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Nothing in a file is trusted: what can't be read is counted ([`read::Damage`]) and everything else is used.
 
+mod callers;
 pub mod column;
 pub mod encode;
 pub mod family;
@@ -13,3 +14,4 @@ pub mod read;
 pub mod recover;
 pub mod ring;
 pub mod spool;
+pub mod stacks;

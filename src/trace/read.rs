@@ -105,6 +105,11 @@ impl LineReader {
         })
     }
 
+    /// Whether a compressed file ends in a frame without an end.
+    pub fn ends_in_a_frame(&self) -> bool {
+        matches!(&self.bytes, Bytes::Zstd(f) if f.open)
+    }
+
     /// Frames of a compressed file that were damaged so far.
     pub fn damaged_frames(&self) -> u64 {
         match &self.bytes {

@@ -8,12 +8,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use memshim_format::live::Entry;
 use memshim_format::record::op;
 use memshim_format::spool::CROWDED;
 
+use super::callers;
 use super::column::push_v93;
 use super::encode::{Address, KindRows, LaneLines, write_pending};
 use super::read;
@@ -28,6 +30,8 @@ pub struct Recovered {
     pub lines: Vec<u8>,
     /// What could not be used.
     pub problems: Vec<String>,
+    /// Bytes of the trace that hold whole lines, as its process had it.
+    pub trace_len: u64,
 }
 
 /// Whose spool a file is.
@@ -79,6 +83,7 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
     }
     lines.extend(kinds.lines());
     lines.extend(spool.side.iter().take(spool.side.iter().rposition(|c| *c == b'\n').map_or(0, |at| at + 1)));
+    work.iter().for_each(|w| callers::write_nodes(w.number, &w.lane, &mut lines));
     lines.extend(other);
     for w in &work {
         if !write_pending(w.number, &w.lane, spool.group, end, &mut lines) {
@@ -100,7 +105,7 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
         let code = code.map_or("null".to_owned(), |c| c.to_string());
         push_line(&mut lines, format_args!(r#"{{"type":"end","t":{t},"how":"{how}","code":{code}}}"#));
     }
-    Ok(Recovered { owner: spool.owner, lines, problems })
+    Ok(Recovered { owner: spool.owner, lines, problems, trace_len: spool.trace_len })
 }
 
 pub(super) fn push_line(out: &mut Vec<u8>, text: std::fmt::Arguments) {
@@ -201,13 +206,17 @@ fn apply(r: &Record, w: &mut Work, blocks: &mut Blocks, kinds: &mut KindRows, fa
 
 /// Maps, threads, children: lines of their own.
 fn describe(r: &Record, w: &mut Work, out: &mut Vec<u8>) {
+    if let op::NODE..=op::TEXT = r.op {
+        return w.lines.callers.take(r, out);
+    }
+    let stack = w.lines.callers.row(r.op);
     if let op::GPU..=op::GPU_LAST = r.op {
-        w.lines.latest = w.lines.latest.max(describe_gpu(r, w.number, out));
+        w.lines.latest = w.lines.latest.max(describe_gpu(r, w.number, &stack, out));
         return;
     }
     let (lane, tk, a) = (w.number, r.low, &r.args);
     let [t, b, c, d, e, f, _] = *a;
-    let mut row = |text: std::fmt::Arguments| push_line(out, format_args!(r#"{{"type":"maps","ev":[[{text}]]}}"#));
+    let mut row = |text: std::fmt::Arguments| push_line(out, format_args!(r#"{{"type":"maps","ev":[[{text}]]{stack}}}"#));
     match r.op {
         op::MMAP => row(format_args!(r#""mmap",{tk},{t},{lane},{b},{c},{},{},{e}"#, d >> 32, d & 0xffff_ffff)),
         op::MUNMAP => row(format_args!(r#""munmap",{tk},{t},{lane},{b},{c}"#)),
@@ -238,7 +247,7 @@ fn describe(r: &Record, w: &mut Work, out: &mut Vec<u8>) {
 }
 
 /// A row of a GPU; when its call began.
-fn describe_gpu(r: &Record, lane: u32, out: &mut Vec<u8>) -> u64 {
+fn describe_gpu(r: &Record, lane: u32, stack: &str, out: &mut Vec<u8>) -> u64 {
     use memshim_format::gpu;
     let Some(kind) = gpu::KINDS.get((r.op - op::GPU) as usize) else { return 0 };
     let name = kind.name;
@@ -252,7 +261,7 @@ fn describe_gpu(r: &Record, lane: u32, out: &mut Vec<u8>) -> u64 {
     let call = gpu::CALLS.get(r.arg as usize).copied().unwrap_or("");
     let [t, head, rest @ ..] = r.args;
     let numbers: String = gpu::parts(head).iter().chain(rest.iter().take(kind.words)).map(|n| format!(",{n}")).collect();
-    push_line(out, format_args!(r#"{{"type":"gpu","ev":[["{name}","{call}",{},{t},{lane}{numbers}]]}}"#, r.low));
+    push_line(out, format_args!(r#"{{"type":"gpu","ev":[["{name}","{call}",{},{t},{lane}{numbers}]]{stack}}}"#, r.low));
     // A TIME row says when the device began, on a clock that is only nearly ours.
     if r.op - op::GPU == gpu::kind::TIME { 0 } else { t }
 }
@@ -328,20 +337,32 @@ pub fn finalise(trace: &Path, spools: &[PathBuf], tick_ns: u64) -> io::Result<(V
     if text.is_empty() {
         return Ok((done, problems));
     }
-    let mut file = fs::OpenOptions::new().read(true).append(true).open(trace)?;
+    append(trace, &text)?;
+    Ok((done, problems))
+}
+
+/// Appends whole lines to a trace whose process is gone, as a frame where it is compressed. What that one left open at its end is ended first:
+/// a torn last line must not swallow the first of ours, nor a frame without an end our frame.
+pub fn append(trace: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().read(true).append(true).custom_flags(nix::libc::O_NOFOLLOW).open(trace)?;
     if read::is_compressed(trace, &file)? {
-        text = zstd::encode_all(&text[..], 1)?;
-    } else if file.seek(SeekFrom::End(0))? > 0 {
-        // A torn last line must not swallow the first of ours.
+        let mut whole = Vec::new();
+        if let Some(open) = super::frames::open_frame(io::BufReader::new(&file))? {
+            whole = zstd::encode_all(&open.lines[..], 1)?;
+            file.set_len(open.at)?;
+        }
+        whole.extend(zstd::encode_all(text, 1)?);
+        return file.write_all(&whole);
+    }
+    if file.seek(SeekFrom::End(0))? > 0 {
         let mut last = [0];
         file.seek(SeekFrom::End(-1))?;
         io::Read::read_exact(&mut file, &mut last)?;
         if last[0] != b'\n' {
-            text.insert(0, b'\n');
+            file.write_all(b"\n")?;
         }
     }
-    file.write_all(&text)?;
-    Ok((done, problems))
+    file.write_all(text)
 }
 
 /// A column of V93 text with its pairs of time appended; used by `encode`.

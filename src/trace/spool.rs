@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::read;
 use memshim_format::live::{self, Entry};
-use memshim_format::spool::{self as layout, Commit, Header, Killed, Kind, Pending};
+use memshim_format::spool::{self as layout, Commit, Header, Killed, Kind, Nodes, Pending, Stacks};
 
 /// Why a file is no spool that can be read.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +47,8 @@ pub struct Spool {
     pub table_bytes: u64,
     /// The live table is lost with the process: it was not in the spool.
     pub table_private: bool,
+    /// Bytes of the trace that hold whole lines.
+    pub trace_len: u64,
     /// errno of the write that ended the recording, 0 for none.
     pub trouble: u32,
     /// Lane and half of the chunk that took `killed` out of the table.
@@ -81,6 +83,12 @@ pub struct Lane {
     pub x: Vec<u8>,
     pub z: Vec<u8>,
     pub t: Vec<u8>,
+    pub s: Vec<u8>,
+    pub p: Vec<u8>,
+    /// Pending nodes, native and Python.
+    pub nodes: [Vec<u8>; 2],
+    /// Texts of a definition of which the rest is in the ring.
+    pub d: Vec<u8>,
 }
 
 /// Little-endian fields of a structure; beyond its end everything is zero.
@@ -151,6 +159,7 @@ impl Spool {
             lanes: h.u32(offset_of!(Header, lanes)).min(layout::LANES_MAX as u32),
             table_bytes: h.u64(offset_of!(Header, table_bytes)),
             table_private: h.u32(offset_of!(Header, table_private)) != 0,
+            trace_len: h.u64(offset_of!(Header, trace_len)),
             trouble: h.u32(offset_of!(Header, trouble)),
             killer: h.u32(offset_of!(Header, killer)).checked_sub(1).map(|k| (k >> 1, k & 1)),
             killed: killed_of(&h),
@@ -192,6 +201,10 @@ impl Spool {
             x: column(offset_of!(L, x), layout::X_CAP, commit.x_len),
             z: column(offset_of!(L, z), layout::Z_CAP, commit.z_len),
             t: column(offset_of!(L, t), layout::T_CAP, commit.t_len),
+            s: column(offset_of!(L, s), layout::S_CAP, commit.stacks.s_len),
+            p: column(offset_of!(L, p), layout::P_CAP, commit.stacks.p_len),
+            nodes: [0, 1].map(|i| column(offset_of!(L, nodes) + i * layout::N_CAP, layout::N_CAP, commit.stacks.nodes[i].len)),
+            d: column(offset_of!(L, d), layout::D_CAP, commit.stacks.d_len),
             commit,
             which,
         })
@@ -257,6 +270,35 @@ fn kind_of(f: &Fields) -> Kind {
     }
 }
 
+fn stacks_of(f: &Fields) -> Stacks {
+    let at = offset_of!(Commit, stacks);
+    let u32 = |field| f.u32(at + field);
+    let nodes = |i: usize| {
+        let at = at + offset_of!(Stacks, nodes) + i * size_of::<Nodes>();
+        let u32 = |field| f.u32(at + field);
+        Nodes {
+            from: u32(offset_of!(Nodes, from)),
+            count: u32(offset_of!(Nodes, count)),
+            len: u32(offset_of!(Nodes, len)),
+            pad: 0,
+            last: f.u64(at + offset_of!(Nodes, last)),
+        }
+    };
+    Stacks {
+        now: f.u64(at + offset_of!(Stacks, now)),
+        written: f.u64(at + offset_of!(Stacks, written)),
+        s_len: u32(offset_of!(Stacks, s_len)),
+        p_len: u32(offset_of!(Stacks, p_len)),
+        s_events: u32(offset_of!(Stacks, s_events)),
+        p_events: u32(offset_of!(Stacks, p_events)),
+        nodes: [nodes(0), nodes(1)],
+        d_len: u32(offset_of!(Stacks, d_len)),
+        d_version: u32(offset_of!(Stacks, d_version)),
+        d_number: f.u64(at + offset_of!(Stacks, d_number)),
+        d_parts: f.u64(at + offset_of!(Stacks, d_parts)),
+    }
+}
+
 fn commit_of(f: &Fields) -> Commit {
     let pend = offset_of!(Commit, pend);
     Commit {
@@ -285,5 +327,6 @@ fn commit_of(f: &Fields) -> Commit {
             seq: f.u64(pend + offset_of!(Pending, seq)),
             usable: f.u64(pend + offset_of!(Pending, usable)),
         },
+        stacks: stacks_of(f),
     }
 }

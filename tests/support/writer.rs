@@ -35,6 +35,10 @@ struct Lane {
     t1: u64,
     stamp_n: u64,
     stamp_ticks: u64,
+    s: Vec<u8>,
+    p: Vec<u8>,
+    /// Events before the last pair of `s`, of `p`.
+    sited: [u64; 2],
 }
 
 /// See the module.
@@ -118,6 +122,41 @@ impl Writer {
         token
     }
 
+    /// The allocations that follow on this lane have these nodes.
+    pub fn site(&mut self, lane: u32, native: u32, python: u32) {
+        let l = self.lane(lane);
+        for (i, (column, node)) in [(&mut l.s, native), (&mut l.p, python)].into_iter().enumerate() {
+            push_v93(column, l.n - l.sited[i]);
+            push_v93(column, node as u64);
+            l.sited[i] = l.n;
+        }
+    }
+
+    /// Native nodes of a lane from number `from` on: caller's number, frame.
+    pub fn nodes(&mut self, lane: u32, from: u32, rows: &[(u32, u64)]) {
+        let (mut column, mut before) = (Vec::new(), 0u64);
+        for (n, &(parent, frame)) in (from..).zip(rows) {
+            push_v93(&mut column, (n - parent) as u64);
+            push_v93(&mut column, zigzag(frame.wrapping_sub(before) as i64));
+            before = frame;
+        }
+        self.node_line("nodes", lane, from, rows.len(), &column);
+    }
+
+    /// Python nodes: caller's number, code, instruction << 1 | entry.
+    pub fn pynodes(&mut self, lane: u32, from: u32, rows: &[(u32, u32, u32)]) {
+        let mut column = Vec::new();
+        for (n, &(parent, code, at)) in (from..).zip(rows) {
+            [n - parent, code, at].iter().for_each(|&v| push_v93(&mut column, v as u64));
+        }
+        self.node_line("pynodes", lane, from, rows.len(), &column);
+    }
+
+    fn node_line(&mut self, kind: &str, lane: u32, from: u32, n: usize, column: &[u8]) {
+        let text = String::from_utf8_lossy(column).into_owned();
+        self.line(&format!(r#"{{"type":"{kind}","lane":{lane},"from":{from},"n":{n},"nodes":"{text}"}}"#));
+    }
+
     /// A free.
     pub fn free(&mut self, lane: u32, old: Old) {
         self.lane(lane).n += 1;
@@ -177,7 +216,7 @@ impl Writer {
             };
             writeln!(
                 self.out.as_fmt(),
-                r#"{{"type":"ev","g":{},"lane":{lane},"n":{},"seq":{},"t0":{},"t1":{},"t":{},"k":{},"x":{},"z":{},"allocs":0,"frees":0,"bytes":0,"live":0,"peak":0}}"#,
+                r#"{{"type":"ev","g":{},"lane":{lane},"n":{},"seq":{},"t0":{},"t1":{},"t":{},"k":{},"x":{},"z":{}{},"allocs":0,"frees":0,"bytes":0,"live":0,"peak":0}}"#,
                 self.group,
                 l.n,
                 l.seq0,
@@ -186,7 +225,8 @@ impl Writer {
                 column(&l.t),
                 column(&l.k),
                 column(&l.x),
-                column(&l.z)
+                column(&l.z),
+                if l.s.is_empty() { String::new() } else { format!(r#","s":{},"p":{}"#, column(&l.s), column(&l.p)) }
             )
             .unwrap();
             let seq = l.seq;

@@ -103,6 +103,17 @@ pub mod op {
     pub const THREAD_END: u8 = 0x51;
     /// A child was made: pid, arg 0 fork 1 vfork 2 spawn; t_ns.
     pub const CHILD: u8 = 0x52;
+    /// A node of the lane's tree of native frames: its number; its parent's, the frame.
+    pub const NODE: u8 = 0x54;
+    /// A node of the lane's tree of Python frames: its number; its parent's, code << 32 | at.
+    pub const PYNODE: u8 = 0x55;
+    /// The stack of the allocations and rows that follow: Python node in bits 28..56, native node below. No argument word.
+    pub const STACK: u8 = 0x56;
+    /// A code object of Python's is defined: version, number; first line << 39 | bytes of file << 26 | of name << 13 | of line table. The
+    /// three texts follow, one after the other, in TEXT records.
+    pub const CODE: u8 = 0x57;
+    /// Text of what the record before began: bytes in it; seven words of seven bytes, low byte first.
+    pub const TEXT: u8 = 0x58;
     /// First of the GPU rows, one op a kind: see [`super::gpu`].
     pub const GPU: u8 = super::gpu::FIRST_OP;
     /// Last of them.
@@ -122,6 +133,51 @@ pub const SAMPLED: u64 = 4;
 #[inline(always)]
 pub const fn start(op: u8, arg: u64, low: u64) -> u64 {
     START | (op as u64) << OP_SHIFT | (arg & 0xfff) << ARG_SHIFT | low & super::spool::ADDR_MASK
+}
+
+/// Bits of a node's number in a STACK record.
+pub const NODE_BITS: u32 = 28;
+/// Bits of a length in a CODE record.
+pub const LEN_BITS: u32 = 13;
+/// Bytes of text in a TEXT record.
+pub const TEXT_BYTES: usize = 49;
+
+/// Whether a record is about stacks: no event of the program's, so none is lost where it does not fit.
+pub const fn is_of_stacks(w: u64) -> bool {
+    matches!(op_of(w), op::NODE..=op::TEXT)
+}
+
+/// The second word of a CODE record: first line of the code, bytes of its three texts.
+pub const fn code_parts(first_line: u32, lens: [usize; 3]) -> u64 {
+    let line = if first_line < 1 << 24 { first_line as u64 } else { 0 };
+    ((line << LEN_BITS | lens[0] as u64) << LEN_BITS | lens[1] as u64) << LEN_BITS | lens[2] as u64
+}
+
+/// What [`code_parts`] was given.
+pub const fn parts_of_code(w: u64) -> (u32, [usize; 3]) {
+    const MASK: u64 = (1 << LEN_BITS) - 1;
+    let lens = [w >> (LEN_BITS * 2) & MASK, w >> LEN_BITS & MASK, w & MASK];
+    ((w >> (LEN_BITS * 3)) as u32 & 0xff_ffff, [lens[0] as usize, lens[1] as usize, lens[2] as usize])
+}
+
+/// Whether a row has a stack: one that asks for memory or for work. Others come after their call's stack by chance only.
+pub const fn has_stack(w: u64) -> bool {
+    const ALLOC: u8 = op::GPU + gpu::kind::ALLOC;
+    const COPY: u8 = op::GPU + gpu::kind::COPY;
+    const MAP: u8 = op::GPU + gpu::kind::MAP;
+    const GRAPH: u8 = op::GPU + gpu::kind::GRAPH;
+    matches!(op_of(w), op::MMAP | op::MREMAP | op::BRK | op::SHMAT | ALLOC | COPY | MAP | GRAPH)
+}
+
+/// The STACK record of two nodes.
+pub const fn stack(native: u32, python: u32) -> u64 {
+    START | (op::STACK as u64) << OP_SHIFT | (python as u64) << NODE_BITS | native as u64
+}
+
+/// The native and the Python node of a STACK record.
+pub const fn nodes_of(w: u64) -> (u32, u32) {
+    let mask = (1 << NODE_BITS) - 1;
+    ((w & mask) as u32, (w >> NODE_BITS & mask) as u32)
 }
 
 /// Op of a start word.
@@ -161,6 +217,10 @@ const WORDS: [u8; 128] = {
     t[op::THREAD_START as usize] = 2;
     t[op::THREAD_END as usize] = 5;
     t[op::CHILD as usize] = 2;
+    t[op::NODE as usize] = 3;
+    t[op::PYNODE as usize] = 3;
+    t[op::CODE as usize] = 2;
+    t[op::TEXT as usize] = 8;
     let mut k = 0;
     while k < gpu::KINDS.len() {
         t[op::GPU as usize + k] = 3 + gpu::KINDS[k].words as u8;

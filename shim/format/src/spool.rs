@@ -47,14 +47,14 @@ pub const LANES_MAX: usize = 2048;
 /// What is said of threads that share the last lane.
 pub const CROWDED: &str = "more threads at once than memshim has lanes for (2,047, fewer where the disk is full)";
 /// Offset of the live table.
-pub const TABLE_OFF: usize = 46 << 20;
+pub const TABLE_OFF: usize = 78 << 20;
 /// Records a chunk of the drain holds at most.
 pub const CHUNK: usize = 64;
 
 /// Size of a ring block.
 pub const BLOCK: usize = 4096;
 /// Size of a lane.
-pub const LANE: usize = 16 << 10;
+pub const LANE: usize = 32 << 10;
 /// Counted functions at most.
 pub const FNS_MAX: usize = 24;
 
@@ -66,6 +66,14 @@ pub const X_CAP: usize = 5120;
 pub const Z_CAP: usize = 2048;
 /// See [`K_CAP`].
 pub const T_CAP: usize = 1024;
+/// See [`K_CAP`]: native and Python stacks of the batch's allocations.
+pub const S_CAP: usize = 2048;
+/// See [`S_CAP`].
+pub const P_CAP: usize = 2048;
+/// Bytes of a lane's pending nodes, native and Python ones each.
+pub const N_CAP: usize = 2048;
+/// Bytes of texts that a definition in a lane's ring can have.
+pub const D_CAP: usize = 8191;
 
 /// Page 0 of the spool.
 #[repr(C)]
@@ -222,6 +230,52 @@ pub struct Commit {
     pub x_last: [u64; 8],
     /// A realloc whose first half has been read: identity of the old block.
     pub pend: Pending,
+    /// Stacks of its events.
+    pub stacks: Stacks,
+}
+
+/// Where a lane is in its stacks.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stacks {
+    /// The STACK record read last (0: none).
+    pub now: u64,
+    /// The one that the batch's columns have reached.
+    pub written: u64,
+    /// Bytes used of columns `s` and `p`.
+    pub s_len: u32,
+    /// See `s_len`.
+    pub p_len: u32,
+    /// Events of the batch up to the last pair of `s` and of `p`.
+    pub s_events: u32,
+    /// See `s_events`.
+    pub p_events: u32,
+    /// Pending nodes, native and Python.
+    pub nodes: [Nodes; 2],
+    /// Bytes of the definition being read.
+    pub d_len: u32,
+    /// Its version, number and lengths, as in the CODE record.
+    pub d_version: u32,
+    /// See `d_version`.
+    pub d_number: u64,
+    /// See `d_version`.
+    pub d_parts: u64,
+}
+
+/// Nodes of a lane that no line holds yet.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Nodes {
+    /// Number of the first.
+    pub from: u32,
+    /// How many.
+    pub count: u32,
+    /// Bytes of their column.
+    pub len: u32,
+    /// Zero.
+    pub pad: u32,
+    /// The last one's frame.
+    pub last: u64,
 }
 
 /// The old block of a realloc in progress.
@@ -273,6 +327,14 @@ pub struct Lane {
     pub z: [u8; Z_CAP],
     /// Column `t`.
     pub t: [u8; T_CAP],
+    /// Column `s`.
+    pub s: [u8; S_CAP],
+    /// Column `p`.
+    pub p: [u8; P_CAP],
+    /// Columns of the pending nodes, native and Python.
+    pub nodes: [[u8; N_CAP]; 2],
+    /// Texts of the definition being read.
+    pub d: [u8; D_CAP],
 }
 const _: () = assert!(BLOCKS_OFF + BLOCKS_MAX * BLOCK <= LANES_OFF && LANES_OFF + LANES_MAX * LANE <= TABLE_OFF);
 const _: () = assert!(size_of::<Lane>() <= LANE);

@@ -7,13 +7,14 @@
 use super::contexts::{self, Place};
 use super::shape::{self, Shape};
 use super::{libcuda, lookup};
+use crate::callers;
 use crate::config::COUNT;
 use crate::hooks::heap::ready;
 use crate::lane::{Hot, push};
 use crate::sys;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use memshim_format::gpu;
-use memshim_format::record::{ARG_WORD, op, start};
+use memshim_format::record::{ARG_WORD, has_stack, op, start};
 
 /// Which ABI of a call an entry is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -186,8 +187,14 @@ impl Call {
         gpu::head(r as u64, place.device, place.context, flags)
     }
 
+    /// The start of a row, with the stack of those that ask for memory or work.
     fn first(&self, kind: u8, ticket: u64) -> u64 {
-        start(op::GPU + kind, self.entry.call as u64, ticket)
+        let w = start(op::GPU + kind, self.entry.call as u64, ticket);
+        if has_stack(w) {
+            // SAFETY: hot is this thread's.
+            unsafe { callers::note(self.hot) };
+        }
+        w
     }
 
     /// Leaves a row of two words.

@@ -9,7 +9,7 @@ pub fn is_gpu(w: u64) -> bool {
     (op::GPU..=op::GPU_LAST).contains(&record::op_of(w))
 }
 
-/// Writes the line.
+/// Writes the line, up to the end of its row.
 ///
 /// # Safety
 /// The record is whole.
@@ -33,5 +33,4 @@ pub unsafe fn write(t: &mut Text, lane: u32, w: u64, words: *const u64) {
             t.str(",").num(word(3 + i));
         }
     }
-    t.str("]]}\n");
 }

@@ -3,7 +3,7 @@
 //! Where the other half of something is still in another ring, a record waits (its lane is parked), or is set aside: see [`super`].
 
 use super::columns::*;
-use super::{begin_chunk, commit, order};
+use super::{begin_chunk, commit, order, stacks};
 use crate::config::{CONFIG, FAST};
 use crate::kinds::{KINDS, replaces};
 use crate::lane::LANES;
@@ -86,6 +86,9 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
         // Where it is owed it has ended already: it stands nowhere.
         if !owed && !put_block(i, lane, c, addr3, entry, force) {
             return false; // the free of the block before is in another ring
+        }
+        if c.stacks.now != c.stacks.written {
+            stacks::note(lane, c);
         }
         put_alloc(lane, c, n, raw.then_some((size, usable.wrapping_sub(size))));
         c.seq += 1;
@@ -381,7 +384,17 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
             op::REALLOC_DONE => finish_pending(lane, c),
             op::THREAD_START | op::THREAD_END => lines::thread(i, c.seq, w, words),
             op::CHILD => lines::child(w, words),
-            _ => lines::map(i, w, words),
+            op::NODE..=op::TEXT => stacks::take(i, lane, c, w, words),
+            _ => {
+                let mut stack = 0;
+                if record::has_stack(w) {
+                    // Its line comes before those of the batch: so must the nodes that it speaks of.
+                    lines::nodes(i, lane, c, 0);
+                    lines::nodes(i, lane, c, 1);
+                    stack = c.stacks.now;
+                }
+                lines::map(i, stack, w, words);
+            }
         }
     }
     true

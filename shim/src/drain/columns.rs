@@ -4,13 +4,15 @@ use memshim_format::spool::*;
 use memshim_format::v93;
 
 /// Records that the columns of a lane have room for, whatever they are. The longest: a realloc of a raw kind with a foreign old block
-/// takes up to six numbers of `k` or `x` and two of `z`; stamps leave room by themselves.
+/// takes up to six numbers of `k` or `x` and two of `z`, `s` and `p`; stamps leave room by themselves.
 #[inline(always)]
 pub(super) fn room(c: &Commit) -> usize {
     let k = (K_CAP - c.k_len as usize) / (6 * v93::MAX_LEN);
     let x = (X_CAP - c.x_len as usize) / (6 * v93::MAX_LEN);
     let z = (Z_CAP - c.z_len as usize) / (2 * v93::MAX_LEN);
-    k.min(x).min(z)
+    let s = (S_CAP - c.stacks.s_len as usize) / (2 * v93::MAX_LEN);
+    let p = (P_CAP - c.stacks.p_len as usize) / (2 * v93::MAX_LEN);
+    k.min(x).min(z).min(s).min(p)
 }
 
 #[inline(always)]

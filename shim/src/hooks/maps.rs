@@ -2,6 +2,7 @@
 //! exactly over all threads: a release takes it before the call, a mapping after.
 
 use super::heap::{call_real, ready};
+use crate::callers;
 use crate::lane::{Hot, on_failed, push};
 use crate::real::REAL;
 use crate::sys::{self, sys};
@@ -68,6 +69,7 @@ unsafe fn map(call: impl FnOnce() -> *mut c_void, len: usize, prot: c_int, flags
             on_failed(hot);
         } else if records(hot) {
             let kind = kind_of(flags, fd);
+            callers::note(hot);
             push(hot, [start(op::MMAP, 0, ticket()), sys::now(), p as u64, len as u64, (prot as u64) << 32 | flags as u32 as u64, kind]);
         }
     }
@@ -146,6 +148,7 @@ pub unsafe extern "C" fn mremap(old: *mut c_void, old_len: usize, new_len: usize
                 on_failed(hot);
             }
         } else if records(hot) {
+            callers::note(hot);
             push(
                 hot,
                 [
@@ -209,6 +212,7 @@ unsafe fn moved_break(hot: *mut Hot, old: u64, failed: bool) {
         }
         let new = current_break();
         if new != old && records(hot) {
+            callers::note(hot);
             push(hot, [start(op::BRK, 0, ticket()), sys::now(), old, new]);
         }
     }
@@ -260,6 +264,7 @@ pub unsafe extern "C" fn shmat(id: c_int, addr: *const c_void, flags: c_int) -> 
         } else if records(hot) {
             let mut ds: libc::shmid_ds = core::mem::zeroed();
             sys!(libc::SYS_shmctl, id, libc::IPC_STAT, &raw mut ds);
+            callers::note(hot);
             push(hot, [start(op::SHMAT, 0, ticket()), sys::now(), p as u64, ds.shm_segsz as u64]);
         }
         p

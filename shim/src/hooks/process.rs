@@ -4,7 +4,7 @@ use super::heap::{call_real, ready};
 use crate::lane::{Hot, push};
 use crate::real::REAL;
 use crate::sys::{self, sys};
-use crate::{init, stacks, writer};
+use crate::{init, thread_stacks, writer};
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use memshim_format::record::{op, start};
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn pthread_create(thread: *mut c_void, attr: *const c_void
             r = call_real!(pthread_create(thread, attr, start, arg), libc::EAGAIN);
         }
         if r == 0 && !hot.is_null() {
-            sys::keep_errno(|| stacks::on_create(hot, attr, thread.cast::<u64>().read()));
+            sys::keep_errno(|| thread_stacks::on_create(hot, attr, thread.cast::<u64>().read()));
         }
         r
     }

@@ -5,7 +5,7 @@ use crate::spool;
 use crate::{sys, writer};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use memshim_format::record::{op, start};
+use memshim_format::record::{is_of_stacks, op, start};
 use memshim_format::spool::{BLOCK, BLOCK_WORDS, Block};
 
 /// Reserves the words of a ring: adds and returns the value before, in one instruction.
@@ -44,6 +44,22 @@ pub unsafe fn push<const N: usize>(hot: *mut Hot, words: [u64; N]) {
     }
 }
 
+/// Puts a record about stacks into the ring; false: there is no room.
+///
+/// # Safety
+/// As [`push`].
+pub unsafe fn push_of_stacks<const N: usize>(hot: *mut Hot, words: [u64; N]) -> bool {
+    // SAFETY: as for push.
+    unsafe {
+        let at = xadd(&raw mut (*hot).cur, N as u64 * 8);
+        if fits(at, N as u64 * 8) {
+            put(at, words.as_ptr(), N);
+            return true;
+        }
+        push_in_new_block(hot, words.as_ptr(), N, at)
+    }
+}
+
 /// Writes the words, the first one last.
 #[inline(always)]
 unsafe fn put(at: u64, words: *const u64, n: usize) {
@@ -69,7 +85,8 @@ unsafe fn pad(at: u64) {
 
 #[cold]
 #[inline(never)]
-unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64) {
+/// False: there is no room, and the record is none of an event, which would count as lost.
+unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64) -> bool {
     let signals = sys::block_signals();
     let len = n as u64 * 8;
     // SAFETY: signals are blocked, so nothing on this thread comes in between.
@@ -81,9 +98,13 @@ unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64)
             if !begin_block(hot) {
                 // Back to an address at which nothing fits, whatever was reserved beyond.
                 (*hot).cur &= !(BLOCK as u64 - 1);
-                add!((*hot).lane, lost, 1);
                 sys::restore_signals(signals);
-                return;
+                // A child forked in a handler on top of us: the lane was the parent's.
+                if is_of_stacks(*words) || (*hot).lane.is_null() {
+                    return false;
+                }
+                add!((*hot).lane, lost, 1);
+                return true;
             }
         }
         let at = (*hot).cur;
@@ -91,12 +112,18 @@ unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64)
         put(at, words, n);
     }
     sys::restore_signals(signals);
+    true
 }
 
 /// Gives the lane its next block. Signals are blocked. Waits within bounds when memory for rings is used up.
 unsafe fn begin_block(hot: *mut Hot) -> bool {
     // SAFETY: the caller's hot.
-    let first = unsafe { (*hot).block == 0 };
+    let first = unsafe {
+        if (*hot).lane.is_null() {
+            return false;
+        }
+        (*hot).block == 0
+    };
     let Some(index) = spool::take_block(first) else { return false };
     // SAFETY: the block is ours until it is linked; the lane is this thread's.
     unsafe {

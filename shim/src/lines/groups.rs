@@ -15,6 +15,7 @@ pub fn flush_group() {
     unsafe {
         let h = spool::header();
         flush_kinds(h);
+        pending_nodes();
         flush_side();
         let group = (*h).group.load(Relaxed);
         let mut t = stage();
@@ -37,6 +38,22 @@ pub fn flush_group() {
         if any {
             written(&mut t, staged_from, LANES.load(Acquire));
             (*h).group.store(group + 1, Release);
+        }
+    }
+}
+
+/// Nodes go before the batches that use them.
+unsafe fn pending_nodes() {
+    for i in 0..LANES.load(Acquire) {
+        // SAFETY: the lane is below LANES; the lock is held.
+        unsafe {
+            let lane = spool::lane(i);
+            let mut c = spool::committed(lane);
+            if c.stacks.nodes[0].count | c.stacks.nodes[1].count != 0 {
+                super::nodes(i, lane, &mut c, 0);
+                super::nodes(i, lane, &mut c, 1);
+                drain::commit(lane, &c);
+            }
         }
     }
 }
@@ -78,8 +95,12 @@ unsafe fn batch(t: &mut Text, group: u64, i: u32, lane: *mut Lane, c: &Commit, n
     };
     t.str("{\"type\":\"ev\"").field("g", group).field("lane", i as u64).field("n", c.events as u64).field("seq", c.seq0);
     t.field("t0", c.t0).field("t1", now).str(",\"t\":\"").bytes(ts).str("\",\"k\":\"").bytes(k).str("\"");
-    if !x.is_empty() {
-        t.str(",\"x\":\"").bytes(x).str("\"");
+    // SAFETY: as above.
+    let (s, p) = unsafe { (column((&raw const (*lane).s).cast(), c.stacks.s_len), column((&raw const (*lane).p).cast(), c.stacks.p_len)) };
+    for (name, column) in [("x", x), ("s", s), ("p", p)] {
+        if !column.is_empty() {
+            t.str(",\"").str(name).str("\":\"").bytes(column).str("\"");
+        }
     }
     if !z.is_empty() {
         t.str(",\"z\":\"").bytes(z).str("\"");

@@ -1,5 +1,6 @@
 //! The header line: what process this is and how it is recorded.
 
+use super::stacks;
 use super::{STAGE, cstr, stage};
 use crate::config::{CONFIG, FULL};
 use crate::sink::{self, SINK};
@@ -65,6 +66,7 @@ pub fn header_now() {
             real::Allocator::Valgrind => t.str("\"valgrind's, not seen\",\"slack\":null,\"heap_seen\":false"),
             real::Allocator::Other => t.quoted(cstr(real::ALLOCATOR_FILE)).str(",\"slack\":null"),
         };
+        stacks::settings(&mut t);
         t.str(",\"fns\":[");
         for (i, f) in FNS.iter().enumerate() {
             t.str(if i > 0 { ",\"" } else { "\"" }).str(f).str("\"");

@@ -30,6 +30,8 @@ pub struct OriginId(u32);
 struct Origin {
     /// `None`: made by mremap, not a call of the table.
     call: Option<(u64, MapKind)>,
+    /// Where it was called from.
+    site: u32,
     /// Mapped, and on their way to where they will be: by a damaged line's lengths more than there are addresses.
     bytes: u128,
 }
@@ -45,25 +47,29 @@ pub struct Calls {
 }
 
 impl Calls {
-    pub fn mapped(&mut self, len: u64, kind: MapKind, prot_none: bool) -> OriginId {
+    pub fn mapped(&mut self, len: u64, kind: MapKind, prot_none: bool, site: u32) -> OriginId {
         let count = self.counts.entry((len, kind)).or_default();
         count.maps += 1;
         count.prot_none += u64::from(prot_none);
-        self.origin(Some((len, kind)))
+        self.origin(Some((len, kind)), site)
     }
 
-    pub fn unlisted(&mut self) -> OriginId {
-        self.origin(None)
+    pub fn unlisted(&mut self, site: u32) -> OriginId {
+        self.origin(None, site)
     }
 
-    fn origin(&mut self, call: Option<(u64, MapKind)>) -> OriginId {
-        let origin = Origin { call, bytes: 0 };
+    fn origin(&mut self, call: Option<(u64, MapKind)>, site: u32) -> OriginId {
+        let origin = Origin { call, site, bytes: 0 };
         if let Some(id) = self.free.pop() {
             self.origins[id.0 as usize] = origin;
             return id;
         }
         self.origins.push(origin);
         OriginId((self.origins.len() - 1) as u32)
+    }
+
+    pub fn site_of(&self, id: OriginId) -> u32 {
+        self.origins[id.0 as usize].site
     }
 
     pub fn gained(&mut self, id: OriginId, bytes: u64) {

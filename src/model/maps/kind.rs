@@ -54,8 +54,9 @@ impl MapKind {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Class {
+    #[default]
     Anon,
     File,
     Shared,

@@ -112,7 +112,7 @@ impl MapTable {
     /// The old range stays: a second view of shared memory (old length 0), or MREMAP_DONTUNMAP.
     fn copy(&mut self, old: u64, new: u64, new_end: u64) {
         let Some(first) = self.ranges.overlapping(old, old.saturating_add(1)).next() else { return };
-        let origin = self.calls.unlisted();
+        let origin = self.calls.unlisted(self.site);
         self.unmap(new, new_end);
         self.regions.mapped(new, new_end, false);
         self.add(new, new_end, Mapped { origin, ..first.value });

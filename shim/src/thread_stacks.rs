@@ -6,6 +6,7 @@
 //! Not for: stacks that the program provides, which are maps or blocks already; the first thread's, which the kernel grows and
 //! `/proc/self/status` tells; other C libraries.
 
+use crate::callers;
 use crate::hooks::maps::ticket;
 use crate::lane::{Hot, push};
 use crate::real;
@@ -174,6 +175,7 @@ pub unsafe fn on_create(hot: *mut Hot, attr: *const c_void, handle: u64) {
         }
         place.len.store(len, Relaxed);
         let now = sys::now();
+        callers::note(hot);
         let made = |addr: u64, len: u64, prot: c_int| [start(op::MMAP, 0, ticket()), now, addr, len, (prot as u64) << 32 | FLAGS, KIND];
         push(hot, made(end - len + guard, len - guard, libc::PROT_READ | libc::PROT_WRITE));
         if guard > 0 {

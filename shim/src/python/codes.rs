@@ -1,0 +1,209 @@
+//! Code objects by address, as numbers: one table for the process, in private memory, without locks.
+//!
+//! A slot holds an address and, in one word, the number with 39 bits of a print of the code object. An address that is used again by
+//! another code object shows another print, so it gets a number and a definition of its own. Two threads that meet a new code object at
+//! once may both define it, under two numbers: the reader takes them for one another. Nothing waits.
+
+use super::interpreter::Interpreter;
+use super::layout::NONE;
+use super::strings::chars;
+use super::thread::{plausible, read};
+use crate::sys;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+
+/// Addresses that are known at once; of more code objects nothing is said (number 0).
+const SLOTS: usize = 1 << 18;
+const PROBES: usize = 32;
+const NUMBER_BITS: u32 = 24;
+
+struct Slot {
+    code: AtomicU64,
+    /// Print in the upper bits, then whether it is [`passing`], number in the lower ones; 0 while it is being defined.
+    known: AtomicU64,
+}
+
+static TABLE: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+/// What a number stands for.
+pub struct Definition<'a> {
+    pub number: u32,
+    /// `co_filename`, UTF-8 except for bytes of file names that are no text. Cut after [`FILE`] bytes.
+    pub file: &'a [u8],
+    /// `co_qualname`, before 3.11 `co_name`. Cut after [`NAME`] bytes.
+    pub name: &'a [u8],
+    pub first_line: u32,
+    /// 0x030b for 3.11: says which format `lines` has.
+    pub version: u16,
+    /// `co_linetable`, before 3.10 `co_lnotab`; as long as it is. The target's own memory.
+    pub lines: &'a [u8],
+}
+
+pub const FILE: usize = 4096;
+pub const NAME: usize = 1024;
+
+/// Room for the strings of a definition.
+pub struct Text {
+    file: [u8; FILE],
+    name: [u8; NAME],
+}
+
+/// A forked child's trace knows no numbers yet.
+pub fn forget() {
+    let table = TABLE.swap(core::ptr::null_mut(), Relaxed);
+    if !table.is_null() {
+        // SAFETY: the child's only thread is here.
+        unsafe { sys::unmap(table.cast(), SLOTS * size_of::<Slot>()) };
+    }
+    NEXT.store(1, Relaxed);
+}
+
+fn table() -> *mut Slot {
+    let there = TABLE.load(Acquire);
+    if !there.is_null() {
+        return there;
+    }
+    let new = sys::map_anon(SLOTS * size_of::<Slot>()).cast::<Slot>();
+    match TABLE.compare_exchange(core::ptr::null_mut(), new, AcqRel, Acquire) {
+        Ok(_) => new,
+        Err(there) => {
+            if !new.is_null() {
+                // SAFETY: nobody else has seen it.
+                unsafe { sys::unmap(new.cast(), SLOTS * size_of::<Slot>()) };
+            }
+            there
+        }
+    }
+}
+
+/// The number of a code object that is alive, and whether it is of a kind that comes and goes. A new one is defined before its number is
+/// given. 0: no more numbers.
+///
+/// # Safety
+/// `code` is a code object of this interpreter, kept alive by a frame of this thread.
+pub unsafe fn number(i: &Interpreter, code: u64, text: &mut Text, define: &mut impl FnMut(&Definition) -> bool) -> (u32, bool) {
+    // SAFETY: the caller's code object; the table's slots.
+    unsafe {
+        let print = print_of(i, code);
+        let table = table();
+        if table.is_null() {
+            return (0, false);
+        }
+        let from = place_of(code);
+        for probe in 0..PROBES {
+            let slot = &*table.add(from.wrapping_add(probe) & (SLOTS - 1));
+            let mut there = slot.code.load(Acquire);
+            if there == 0 {
+                match slot.code.compare_exchange(0, code, AcqRel, Acquire) {
+                    Ok(_) => there = code,
+                    Err(other) => there = other,
+                }
+            }
+            if there == code {
+                let known = slot.known.load(Acquire);
+                if known >> (NUMBER_BITS + 1) == print {
+                    return ((known & ((1 << NUMBER_BITS) - 1)) as u32, known >> NUMBER_BITS & 1 != 0);
+                }
+                let n = new(i, code, text, define);
+                let passing = i.version < 0x030c && passing(i, code);
+                if n != 0 {
+                    let new = (print << 1 | passing as u64) << NUMBER_BITS | n as u64;
+                    let _ = slot.known.compare_exchange(known, new, AcqRel, Relaxed);
+                }
+                return (n, passing);
+            }
+        }
+        (0, false)
+    }
+}
+
+/// Whether a code object was at `code` before.
+pub fn is_known(code: u64) -> bool {
+    let table = TABLE.load(Acquire);
+    let place = place_of(code);
+    // SAFETY: the table's slots.
+    !table.is_null()
+        && (0..PROBES)
+            .map(|n| unsafe { (*table.add(place.wrapping_add(n) & (SLOTS - 1))).code.load(Relaxed) })
+            .take_while(|c| *c != 0)
+            .any(|c| c == code)
+}
+
+/// Where an address is looked for first.
+fn place_of(code: u64) -> usize {
+    ((code >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn new(i: &Interpreter, code: u64, text: &mut Text, define: &mut impl FnMut(&Definition) -> bool) -> u32 {
+    // The counter never comes round: it stops far below where it would.
+    let n = NEXT.fetch_update(Relaxed, Relaxed, |n| (n < 1 << NUMBER_BITS).then_some(n + 1)).unwrap_or(0);
+    if n == 0 {
+        return 0;
+    }
+    let l = &i.layout;
+    let p = code as *const u8;
+    // SAFETY: fields of the caller's code object.
+    unsafe {
+        let file = chars(l, read(p, l.filename)).map_or(0, |c| c.write(&mut text.file));
+        let mut name = if l.qualname == NONE { None } else { chars(l, read(p, l.qualname)) };
+        if name.is_none() {
+            name = chars(l, read(p, l.name));
+        }
+        let name = name.map_or(0, |c| c.write(&mut text.name));
+        let first_line = p.add(l.firstlineno as usize).cast::<i32>().read().max(0) as u32;
+        let lines = read(p, l.lines);
+        let lines: &[u8] = if plausible(lines) {
+            let size = read(lines as *const u8, l.bytes_size);
+            core::slice::from_raw_parts((lines as *const u8).add(l.bytes_data as usize), if size < 1 << 28 { size as usize } else { 0 })
+        } else {
+            &[]
+        };
+        let told = define(&Definition {
+            number: n,
+            file: text.file.get(..file).unwrap_or(&[]),
+            name: text.name.get(..name).unwrap_or(&[]),
+            first_line,
+            version: i.version,
+            lines,
+        });
+        // What was not told is defined anew at the next use.
+        if told { n } else { 0 }
+    }
+}
+
+/// Whether code is of the kinds that are made, run and thrown away: bodies of modules, and all that stands in no file (`<string>`) but in
+/// the interpreter.
+unsafe fn passing(i: &Interpreter, code: u64) -> bool {
+    let l = &i.layout;
+    // SAFETY: fields of the caller's code object.
+    unsafe {
+        let begins = |field: u16, with: &[u8]| chars(l, read(code as *const u8, field)).is_some_and(|c| c.begins(with));
+        begins(l.name, b"<module") || begins(l.filename, b"<") && !begins(l.filename, b"<frozen ")
+    }
+}
+
+/// 39 bits of what tells code objects apart, never 0: the stamp, the first line, the length of the line table, name and file by length and
+/// end.
+unsafe fn print_of(i: &Interpreter, code: u64) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let l = &i.layout;
+    let p = code as *const u8;
+    // SAFETY: fields of the caller's code object.
+    unsafe {
+        let stamp = p.add(l.stamp as usize).cast::<u32>().read() as u64;
+        let line = p.add(l.firstlineno as usize).cast::<u32>().read() as u64;
+        let lines = read(p, l.lines);
+        let mut h = (line << 32 | stamp).wrapping_mul(ODD);
+        if plausible(lines) {
+            h = (h ^ h >> 29 ^ read(lines as *const u8, l.bytes_size)).wrapping_mul(ODD);
+        }
+        for field in [l.name, l.filename] {
+            if let Some(c) = chars(l, read(p, field)) {
+                h = (h ^ h >> 29 ^ c.tail() ^ c.len as u64).wrapping_mul(ODD);
+            }
+        }
+        (h >> 25).max(1)
+    }
+}

@@ -1,0 +1,72 @@
+//! All call sites of all processes, for other tools: stacks and what each holds.
+
+use super::report::Frame;
+use super::sites::{self, Sums};
+use super::stacks::{FrameTable, Names, Stack};
+use super::views::{Measure, label};
+use super::{Error, Options};
+use crate::model::load::{Loaded, Progress};
+use std::path::PathBuf;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Profile {
+    pub frames: Vec<Frame>,
+    pub processes: Vec<ProcessSites>,
+}
+
+/// One image of one process.
+#[derive(Debug, Default)]
+pub struct ProcessSites {
+    pub pid: u32,
+    pub command: String,
+    /// Wall-clock start, and how long it took.
+    pub start_ns: u64,
+    pub wall_ns: u64,
+    pub rows: Vec<(Stack, Sums)>,
+}
+
+impl Profile {
+    /// Reads the traces; an error where nothing can be read, or nothing has stacks.
+    pub fn read(inputs: &[PathBuf], options: &Options, pid: Option<u32>, progress: &Progress) -> Result<Profile, Error> {
+        let (loaded, _) = super::load_inputs(inputs, options, progress)?;
+        let names = Names::of(loaded.iter().flat_map(|l| &l.images), &options.symbols);
+        let mut table = FrameTable::default();
+        let mut processes = Vec::new();
+        for image in loaded.iter().flat_map(|l: &Loaded| &l.images).filter(|i| pid.is_none_or(|p| i.header.pid == p)) {
+            let mut rows = sites::rows(image, &names, &mut table, options);
+            rows.sort_by(|a, b| a.0.frames.iter().rev().cmp(b.0.frames.iter().rev()));
+            if rows.is_empty() {
+                continue;
+            }
+            let command = image.header.argv.iter().map(|a| a.0.as_str()).collect::<Vec<_>>().join(" ");
+            let wall_ns = image.seen.last_t.0.saturating_sub(image.header.mono_ns);
+            processes.push(ProcessSites { pid: image.header.pid, command, start_ns: image.header.wall_ns, wall_ns, rows });
+        }
+        if processes.is_empty() {
+            return Err(Error::NoStacks);
+        }
+        Ok(Profile { frames: table.all, processes })
+    }
+
+    /// Every stack that holds something by the measure: names outermost first, the process in front where there are several.
+    pub fn stacks(&self, measure: Measure) -> Vec<(Vec<String>, u64)> {
+        let mut all = Vec::new();
+        for p in &self.processes {
+            let process = (self.processes.len() > 1).then(|| format!("{} (pid {})", p.command, p.pid));
+            for (stack, sums) in &p.rows {
+                let value = measure.of(sums).max(0.0).round() as u64;
+                if value > 0 {
+                    let frames = stack.frames.iter().rev().map(|f| label(&self.frames[*f as usize]));
+                    let beyond = stack.truncated.then(|| "…".to_owned());
+                    let mut names: Vec<String> = process.iter().cloned().chain(beyond).chain(frames).collect();
+                    if stack.frames.is_empty() {
+                        names.push("(no stack)".into());
+                    }
+                    all.push((names, value));
+                }
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,151 @@
+//! Call sites: who allocated.
+
+use serde::Serialize;
+
+use crate::model::units::Bytes;
+
+/// Sites listed in a run at most: those with most live at the peak, leaked, temporary and in total.
+pub const SITES_SHOWN: usize = 1000;
+
+/// A frame of a stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct Frame {
+    /// `null`: no symbol is known for its address.
+    pub function: Option<String>,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    /// Path of the program or library; of Python frames `null`.
+    pub module: Option<String>,
+    pub python: bool,
+    /// The compiler put it into the frame that follows in the list.
+    pub inlined: bool,
+    /// Address in the module, where there is no function.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub addr: Option<u64>,
+}
+
+/// One call site: all allocations of one kind with one stack.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Site {
+    /// Innermost first: the first is who called the allocating function. Empty: no stack was recorded.
+    pub frames: Vec<Frame>,
+    /// Index in `frames` of the innermost one that is the program's own, not of an interpreter or a runtime library.
+    pub owner: Option<usize>,
+    /// What is allocated: `heap`; of maps `anon`, `file`, `shared`, `stack`, whose figures are committed bytes, at the peak of the maps.
+    pub kind: &'static str,
+    /// Live when the heap was at its peak; `null` where another instant was asked for.
+    pub live_at_peak_bytes: Option<Bytes>,
+    pub live_at_peak_allocs: Option<u64>,
+    /// Live at the instant of `--at`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_at_bytes: Option<Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_at_allocs: Option<u64>,
+    /// Most that the site itself held, whenever that was.
+    pub peak_bytes: Bytes,
+    /// Its own peak is at most this much higher: several places in the code are this one line.
+    pub peak_bound_bytes: Bytes,
+    pub total_bytes: Bytes,
+    pub allocs: u64,
+    /// Freed before the same thread allocated anything else.
+    pub temporary_allocs: u64,
+    pub temporary_bytes: Bytes,
+    pub leaked_bytes: Bytes,
+    pub leaked_allocs: u64,
+    /// Standard error of the live bytes at the peak (or at the instant asked for), where they are estimated from samples; else 0.
+    pub stderr_bytes: f64,
+    /// Of `total_bytes`.
+    pub total_stderr_bytes: f64,
+    /// Blocks freed within so many allocations of their thread: 0 (temporary), 15, 255, 4095, later (or by another thread).
+    pub lifetimes: [u64; 5],
+    /// `[size, allocs, frees]` by requested size; of samples, what they stand for.
+    pub sizes: Vec<[u64; 3]>,
+    /// The stack goes on beyond its outermost frame: deeper than is recorded, or through code without unwind rules.
+    pub truncated: bool,
+    /// A known leak by `--suppressions`: the pattern.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppressed: Option<String>,
+}
+
+/// How much of what the sites hold can be told.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SiteSums {
+    /// What is recorded: `off`, `native`, `python`, `mixed`; empty: the trace knows of no stacks.
+    pub recorded: String,
+    /// Sites in all; `sites` holds the largest.
+    pub sites: u64,
+    /// Live bytes of all sites at the peak (or at the instant asked for).
+    pub live_at_peak_bytes: Bytes,
+    /// The instant, in seconds since the run's start.
+    pub at_s: f64,
+    pub total_bytes: Bytes,
+    pub leaked_bytes: Bytes,
+    /// Total bytes allocated without a stack.
+    pub without_stack_bytes: Bytes,
+    /// With a stack that goes on beyond its outermost frame.
+    pub truncated_bytes: Bytes,
+    /// Whose innermost frame has no name.
+    pub unresolved_bytes: Bytes,
+    /// Leaked bytes that `--suppressions` knows.
+    pub suppressed_bytes: Bytes,
+    /// Why names are missing, by file.
+    pub problems: Vec<super::Missing>,
+}
+
+/// Call sites seen one way (`--by`); of `site` the rows are `sites`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct View {
+    /// `peak`, `leaked`, `temporary` or `total`.
+    pub measure: &'static str,
+    /// Of the amounts below: `bytes`, or `allocations`.
+    pub unit: &'static str,
+    /// Of all sites.
+    pub total: u64,
+    /// Rows asked for.
+    pub top: usize,
+    pub rows: Vec<ViewRow>,
+    pub rows_total: u64,
+    pub tree: Vec<TreeNode>,
+}
+
+/// A function, a line or a module.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ViewRow {
+    /// What is common to the row's frames.
+    pub frame: Frame,
+    /// Allocated by itself: it is the innermost.
+    pub exclusive: u64,
+    /// By itself or by what it calls.
+    pub inclusive: u64,
+    pub allocs: u64,
+    pub inclusive_allocs: u64,
+}
+
+/// A frame of the tree of calls.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TreeNode {
+    /// `null`: several small ones together.
+    pub frame: Option<Frame>,
+    pub inclusive: u64,
+    pub exclusive: u64,
+    pub calls: Vec<TreeNode>,
+}
+
+/// All call sites whose innermost frame of the program's own is this one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Owner {
+    pub frame: Frame,
+    /// Live at the heap's peak (or at the instant asked for).
+    pub live_at_peak_bytes: Bytes,
+    pub stderr_bytes: f64,
+    pub total_bytes: Bytes,
+    pub allocs: u64,
+    pub temporary_allocs: u64,
+    /// Known leaks are not in it.
+    pub leaked_bytes: Bytes,
+    /// What it called in the largest of its sites, the interpreter's own frames apart.
+    pub through: Option<Frame>,
+}
+
+/// Owners listed at most.
+pub const OWNERS_SHOWN: usize = 100;

@@ -1,0 +1,98 @@
+//! `memshim export`: call sites for other tools.
+
+use super::analyze::with_progress;
+use super::exit;
+use super::sites::{Chosen, MeasureFlag, Symbols};
+use crate::analyze::Options;
+use crate::analyze::profile::Profile;
+use crate::output::export::{collapsed, flamegraph, pprof, speedscope};
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  memshim export --to svg -o peak.svg trace.jsonl              a flame graph of what was live at the peak
+  memshim export --to svg --of leaked -o leaks.svg trace.jsonl of what was never freed
+  memshim export --to pprof -o heap.pb trace.jsonl             go tool pprof -http : heap.pb
+  memshim export --to speedscope -o heap.json trace.jsonl      https://www.speedscope.app
+  memshim export --to collapsed trace.jsonl | flamegraph.pl    lines of stacks
+
+EXIT STATUS 0 done, 2 usage, 3 a trace cannot be read, or it has no stacks.";
+
+/// Give call sites to other tools: flame graphs, pprof, speedscope
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Export {
+    /// Traces, or folders of traces; their processes come together
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+
+    /// The format
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: Format,
+
+    /// What the amounts are (pprof and speedscope have all, and show this first)
+    #[arg(long, value_enum, default_value = "peak", value_name = "MEASURE")]
+    of: MeasureFlag,
+
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Of one process only
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+
+    #[command(flatten)]
+    chosen: Chosen,
+
+    #[command(flatten)]
+    symbols: Symbols,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A stack a line: flamegraph.pl, inferno, hotspot
+    Collapsed,
+    /// Protocol buffer: go tool pprof, Polar Signals, Grafana
+    Pprof,
+    /// JSON for speedscope.app
+    Speedscope,
+    /// Flame graph to look at in a browser
+    Svg,
+}
+
+impl Export {
+    pub fn execute(self) -> anyhow::Result<u8> {
+        let mut options = Options::default();
+        self.chosen.apply(&mut options)?;
+        self.symbols.apply(&mut options)?;
+        if self.to == Format::Pprof && self.output.is_none() && io::stdout().is_terminal() {
+            anyhow::bail!("pprof's format is not for a terminal: name a file with -o");
+        }
+        let profile = with_progress(&self.traces, |progress| Profile::read(&self.traces, &options, self.pid, progress))?;
+        match &self.output {
+            Some(path) => {
+                let file = File::create(path).with_context(|| path.display().to_string())?;
+                self.write(&profile, file).with_context(|| path.display().to_string())?;
+            }
+            None => self.write(&profile, io::stdout().lock())?,
+        }
+        Ok(exit::DONE)
+    }
+
+    fn write(&self, profile: &Profile, out: impl Write) -> io::Result<()> {
+        let mut out = BufWriter::new(out);
+        let measure = self.of.into();
+        match self.to {
+            Format::Collapsed => collapsed::write(profile, measure, &mut out)?,
+            Format::Pprof => pprof::write(profile, measure, &mut out)?,
+            Format::Speedscope => speedscope::write(profile, measure, &mut out)?,
+            Format::Svg => flamegraph::write(profile, measure, &mut out)?,
+        }
+        out.flush()
+    }
+}

@@ -1,0 +1,274 @@
+//! What each call site holds over time: live now, at most, and at one instant that is known only afterwards (the heap's peak).
+//!
+//! To have the set that was live at the peak, nothing is copied when the level rises to a new one. Each site remembers which peak was the last
+//! before its latest change; when it changes again and there has been another since, what it held in between is what it held at that peak.
+//! So a step costs one comparison more, and the set is exact.
+
+use super::kinds::{Kind, KindTable};
+use super::live::KindId;
+
+/// What a site holds; of samples, what they stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Balance {
+    pub bytes: i64,
+    pub blocks: f64,
+    /// Of the estimate of `bytes`; 0 where every block is an event.
+    pub variance: f64,
+}
+
+impl Balance {
+    #[inline]
+    fn add(&mut self, kind: &Kind, sign: i64) {
+        self.bytes = self.bytes.wrapping_add(sign * kind.heft);
+        self.blocks += sign as f64 * kind.weight;
+        if kind.weight > 1.0 {
+            self.variance += sign as f64 * kind.variance();
+        }
+    }
+}
+
+/// One site.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Held {
+    pub now: Balance,
+    /// At the instant asked for; valid from the step on at which the site changed after it.
+    pub then: Balance,
+    /// Most bytes.
+    pub peak: i64,
+    /// Instants that had come when it changed last.
+    seen: u32,
+}
+
+/// Which instant's live set is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Instant {
+    /// The one at which most was live.
+    #[default]
+    Peak,
+    /// Nanoseconds on the trace's clock.
+    At(u64),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct SiteBook {
+    held: Vec<Held>,
+    instant: Instant,
+    /// Instants so far: peaks above all before; with [`Instant::At`] 0 or 1.
+    instants: u32,
+    level: i64,
+    peak: i64,
+    peak_at: u64,
+}
+
+/// Steps of one lane in `[t0, t1]`, in order; see `batch::Steps`.
+pub struct Steps<'a> {
+    pub requested: &'a [i64],
+    /// Kind allocated, 0 for none.
+    pub got: &'a [KindId],
+    /// Kind ended.
+    pub ended: &'a [KindId],
+    pub t0: u64,
+    pub t1: u64,
+}
+
+impl Steps<'_> {
+    /// Instant of a step: they are spread evenly.
+    fn time_of(&self, at: usize) -> u64 {
+        let n = self.requested.len().max(1) as u128;
+        self.t0 + (self.t1.saturating_sub(self.t0) as u128 * at as u128 / n) as u64
+    }
+}
+
+impl SiteBook {
+    /// `base`: live before the first event, of no site.
+    pub fn new(base: i64, instant: Instant) -> Self {
+        SiteBook { held: vec![Held::default()], instant, instants: 0, level: base, peak: base, peak_at: 0 }
+    }
+
+    /// Plays steps; `sites` as many as there are, `exact`: every call is an event, the level is that of `requested`.
+    pub fn play(&mut self, steps: &Steps, kinds: &KindTable, sites: usize, exact: bool) {
+        if self.held.len() < sites {
+            self.held.resize(sites, Held::default());
+        }
+        match self.instant {
+            Instant::Peak if exact => self.play_to_peak::<true>(steps, kinds),
+            Instant::Peak => self.play_to_peak::<false>(steps, kinds),
+            Instant::At(t) => self.play_to(t, steps, kinds),
+        }
+    }
+
+    fn play_to_peak<const EXACT: bool>(&mut self, steps: &Steps, kinds: &KindTable) {
+        let ids = steps.got.iter().zip(steps.ended);
+        for (at, (change, (&got, &ended))) in steps.requested.iter().zip(ids).enumerate() {
+            let sum = self.change(got, ended, kinds);
+            self.level = self.level.wrapping_add(if EXACT { *change } else { sum });
+            if self.level > self.peak {
+                self.peak = self.level;
+                self.instants += 1;
+                self.peak_at = steps.time_of(at);
+            }
+        }
+    }
+
+    fn play_to(&mut self, t: u64, steps: &Steps, kinds: &KindTable) {
+        for (at, (&got, &ended)) in steps.got.iter().zip(steps.ended).enumerate() {
+            if self.instants == 0 && steps.t1 >= t && steps.time_of(at) > t {
+                self.instants = 1;
+            }
+            self.change(got, ended, kinds);
+        }
+    }
+
+    /// One step; gives the change of all sites' bytes together.
+    #[inline]
+    fn change(&mut self, got: KindId, ended: KindId, kinds: &KindTable) -> i64 {
+        let mut sum = 0;
+        let mut add = |id: KindId, sign: i64| {
+            let kind = kinds.get(id);
+            let Some(held) = self.held.get_mut(kind.site as usize) else { return };
+            if held.seen != self.instants {
+                held.then = held.now;
+                held.seen = self.instants;
+            }
+            held.now.add(kind, sign);
+            sum += sign * kind.heft;
+        };
+        if got != 0 {
+            add(got, 1);
+        }
+        if ended != 0 {
+            add(ended, -1);
+        }
+        // After both: the old block of a realloc goes in the same step.
+        if got != 0
+            && let Some(held) = self.held.get_mut(kinds.get(got).site as usize)
+        {
+            held.peak = held.peak.max(held.now.bytes);
+        }
+        sum
+    }
+
+    /// What all sites held; `then` is final. With the peak's instant and bytes.
+    pub fn finish(mut self) -> SitesEnd {
+        if self.instants == 0 && self.instant != Instant::Peak {
+            // The trace ends before it.
+            self.instants = 1;
+        }
+        for held in &mut self.held {
+            if held.seen != self.instants {
+                held.then = held.now;
+            }
+        }
+        SitesEnd { held: self.held, peak: self.peak, peak_at: self.peak_at, instant: self.instant }
+    }
+}
+
+/// See [`SiteBook::finish`].
+#[derive(Clone, Debug, Default)]
+pub struct SitesEnd {
+    /// By site.
+    pub held: Vec<Held>,
+    pub peak: i64,
+    pub peak_at: u64,
+    pub instant: Instant,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// Kinds of 100 bytes at sites 1 to 4, by site.
+    fn kinds() -> (KindTable, Vec<KindId>) {
+        let mut k = KindTable::new(&[], 1000);
+        assert!(k.define(1, 0, 100, 0, 0));
+        let base = k.id(1);
+        let ids = (0..5).map(|site| k.at_site(base, site)).collect();
+        (k, ids)
+    }
+
+    #[test]
+    fn the_set_at_the_peak_is_that_of_a_naive_model() {
+        let (kinds, ids) = kinds();
+        let mut random = 88172645463325252u64;
+        let mut below = |n: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % n
+        };
+        for _ in 0..200 {
+            let (mut got, mut ended, mut requested) = (Vec::new(), Vec::new(), Vec::new());
+            let mut now: HashMap<usize, i64> = HashMap::new();
+            let mut own_peak: HashMap<usize, i64> = HashMap::new();
+            let (mut level, mut peak, mut then) = (0i64, 0i64, HashMap::new());
+            for _ in 0..below(60) {
+                let (site, free) = (below(5) as usize, below(5) as usize);
+                let frees = now.get(&free).is_some_and(|n| *n > 0) && below(2) == 0;
+                let allocs = !frees || below(4) == 0;
+                got.push(if allocs { ids[site] } else { 0 });
+                ended.push(if frees { ids[free] } else { 0 });
+                if allocs {
+                    *now.entry(site).or_default() += 100;
+                }
+                if frees {
+                    *now.entry(free).or_default() -= 100;
+                }
+                if allocs {
+                    let p = own_peak.entry(site).or_default();
+                    *p = (*p).max(now[&site]);
+                }
+                let change = 100 * (allocs as i64 - frees as i64);
+                requested.push(change);
+                level += change;
+                if level > peak {
+                    (peak, then) = (level, now.clone());
+                }
+            }
+            let mut book = SiteBook::new(0, Instant::Peak);
+            for at in 0..got.len() {
+                let one = at..at + 1;
+                let steps =
+                    Steps { requested: &requested[one.clone()], got: &got[one.clone()], ended: &ended[one], t0: at as u64, t1: at as u64 };
+                book.play(&steps, &kinds, 5, true);
+            }
+            let end = book.finish();
+            assert_eq!(end.peak, peak);
+            for (site, held) in end.held.iter().enumerate() {
+                assert_eq!(held.then.bytes, then.get(&site).copied().unwrap_or(0));
+                assert_eq!(held.now.bytes, now.get(&site).copied().unwrap_or(0));
+                assert_eq!(held.peak, own_peak.get(&site).copied().unwrap_or(0));
+            }
+        }
+    }
+
+    #[test]
+    fn any_instant_can_be_asked_for() {
+        let (kinds, ids) = kinds();
+        for (t, expected) in [(0, 0), (999, 0), (1000, 100), (1005, 200), (1999, 400), (5000, 400)] {
+            let mut book = SiteBook::new(0, Instant::At(t));
+            let got = [ids[1]; 4];
+            // At 1000, 1002, 1005, 1007.
+            book.play(&Steps { requested: &[100; 4], got: &got, ended: &[0; 4], t0: 1000, t1: 1010 }, &kinds, 5, true);
+            let end = book.finish();
+            let held = end.held[1].then.bytes;
+            assert_eq!(held, if t == 1005 { 300 } else { expected }, "{t}");
+        }
+    }
+
+    #[test]
+    fn samples_stand_for_what_was_not_sampled() {
+        let mut k = KindTable::new(&[], 1000);
+        k.define(1, 0, 100, 0, memshim_format::record::SAMPLED as u32);
+        let base = k.id(1);
+        let id = k.at_site(base, 1);
+        let mut book = SiteBook::new(0, Instant::Peak);
+        book.play(&Steps { requested: &[100], got: &[id], ended: &[0], t0: 0, t1: 0 }, &k, 2, false);
+        let end = book.finish();
+        let p = 1.0 - (-0.1f64).exp();
+        assert_eq!(end.held[1].then.bytes, (100.0 / p).round() as i64);
+        assert!((end.held[1].then.blocks - 1.0 / p).abs() < 1e-9);
+        assert!((end.held[1].then.variance - 1e4 * (1.0 - p) / (p * p)).abs() < 1e-6);
+    }
+}

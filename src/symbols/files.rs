@@ -1,0 +1,87 @@
+//! Which file on this machine has the symbols of a module: the module itself, if it is still the same, or a debug file of its build id.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::model::modules::ModuleFile;
+use crate::trace::read::open_file;
+use object::read::elf::{ElfFile64, FileHeader};
+use object::{Endianness, Object, ReadCache};
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    File(PathBuf),
+    /// Why there is none.
+    None(String),
+}
+
+/// Where distributions put debug files.
+pub const SYSTEM_DEBUG: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
+
+/// Looks in the folders first, then where the module was, then for its debug file.
+pub fn find(module: &ModuleFile, folders: &[PathBuf]) -> Source {
+    if !module.path.starts_with('/') {
+        return Source::None("it is no file".into());
+    }
+    let mut changed = false;
+    let mut same = |path: &Path| match build_id(path) {
+        Ok(id) if module.build_id.is_empty() || id == module.build_id => true,
+        Ok(_) => {
+            changed = true;
+            false
+        }
+        Err(_) => false,
+    };
+    let inside = module.path.trim_start_matches('/');
+    let name = Path::new(&module.path).file_name().unwrap_or_default();
+    for folder in folders {
+        let tried = [folder.join(inside), folder.join(name)];
+        if let Some(found) = tried.into_iter().chain(debug_files(folder, &module.build_id)).find(|p| same(p)) {
+            return Source::File(found);
+        }
+    }
+    let original = Path::new(&module.path);
+    if same(original) {
+        return Source::File(original.into());
+    }
+    let system = SYSTEM_DEBUG.iter().flat_map(|folder| debug_files(Path::new(folder), &module.build_id));
+    if let Some(found) = system.into_iter().find(|p| same(p)) {
+        return Source::File(found);
+    }
+    Source::None(if changed {
+        "the file here is another build than the one that ran: its names are not used".into()
+    } else {
+        "there is no such file here: name a folder that has it with --symbols".into()
+    })
+}
+
+/// `.build-id/ab/cdef….debug` below a folder, and without the ending: the file itself.
+pub fn debug_files(folder: &Path, build_id: &[u8]) -> Vec<PathBuf> {
+    let Some((first, rest)) = build_id.split_first().filter(|(_, rest)| !rest.is_empty()) else { return Vec::new() };
+    let hex: String = rest.iter().map(|b| format!("{b:02x}")).collect();
+    let at = folder.join(".build-id").join(format!("{first:02x}"));
+    vec![at.join(format!("{hex}.debug")), at.join(hex)]
+}
+
+/// Build id of an ELF file; empty where it has none.
+pub fn build_id(path: &Path) -> io::Result<Vec<u8>> {
+    let file = open_file(path)?;
+    if !is_elf(&file)? {
+        return Err(io::Error::other("not an ELF file"));
+    }
+    let cache = ReadCache::new(file);
+    let elf = ElfFile64::<Endianness, _>::parse(&cache).map_err(io::Error::other)?;
+    // A machine of the same kind, or addresses mean nothing.
+    if elf.elf_header().e_machine(elf.endian()) != object::elf::EM_X86_64 {
+        return Err(io::Error::other("of another machine"));
+    }
+    Ok(elf.build_id().ok().flatten().unwrap_or_default().to_vec())
+}
+
+fn is_elf(file: &File) -> io::Result<bool> {
+    let mut magic = [0; 4];
+    Ok(file.read_at(&mut magic, 0)? == 4 && magic == *b"\x7fELF")
+}

@@ -1,0 +1,91 @@
+//! Names of code: addresses in files become functions, source lines and inlined frames. Not for live processes, and never from the network.
+//!
+//! A trace says which file (path and build id) an address is of. A file of another build id is another file, however it is called, and is not
+//! used: wrong names are worse than none. All this is time-boxed: what there was no time for stays without a name and is counted.
+
+pub mod carry;
+mod elf;
+mod files;
+pub mod pylines;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::model::modules::ModuleFile;
+pub use files::Source;
+
+/// A function at an address, or one inlined there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Named {
+    pub function: String,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    pub inlined: bool,
+}
+
+/// Where symbols are looked for, and for how long.
+#[derive(Clone, Debug, Default)]
+pub struct Search {
+    /// Folders of programs, libraries and debug files (`--symbols`), looked at first.
+    pub folders: Vec<PathBuf>,
+    /// No more than this; the default where it is `None`.
+    pub time: Option<Duration>,
+    /// Threads at a time; 0: as many as there are processors.
+    pub parallel: usize,
+}
+
+/// Lines and inlined functions of very large programs can take minutes; names of functions alone take much less.
+const TIME: Duration = Duration::from_secs(20);
+
+/// Names of the addresses of one file.
+#[derive(Clone, Debug, Default)]
+pub struct ModuleNames {
+    /// By address: the function and what is inlined in it, outermost first; nothing where no symbol is known.
+    pub at: HashMap<u64, Vec<Named>>,
+    /// Why there are no (or not all) names.
+    pub problem: Option<String>,
+    /// Which file they came from.
+    pub source: Option<PathBuf>,
+}
+
+/// Addresses of a file, of which the names are wanted: instructions, not return addresses.
+pub struct Wanted<'a> {
+    pub module: &'a ModuleFile,
+    pub addresses: Vec<u64>,
+}
+
+/// Looks everything up, file by file, several files at a time. The answers are in the order of the questions.
+pub fn names(wanted: &[Wanted], search: &Search) -> Vec<ModuleNames> {
+    let deadline = Instant::now() + search.time.unwrap_or(TIME);
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(wanted[i].addresses.len()));
+    let workers = match search.parallel {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..workers.min(wanted.len()) {
+            scope.spawn(|| {
+                while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let names = of_module(&wanted[i], search, deadline);
+                    done.lock().unwrap_or_else(|e| e.into_inner()).push((i, names));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(|e| e.into_inner());
+    done.sort_by_key(|(i, _)| *i);
+    done.into_iter().map(|(_, names)| names).collect()
+}
+
+fn of_module(wanted: &Wanted, search: &Search, deadline: Instant) -> ModuleNames {
+    match files::find(wanted.module, &search.folders) {
+        Source::File(path) => elf::names(&path, &wanted.addresses, &search.folders, deadline),
+        Source::None(why) => ModuleNames { problem: Some(why), ..ModuleNames::default() },
+    }
+}

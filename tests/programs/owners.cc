@@ -1,0 +1,49 @@
+// Holds, leaks and passes memory at lines that are marked, by operator new, a container and an inlined function.
+#include <cstddef>
+#include <vector>
+
+static char *volatile kept[3000];
+
+struct Holder {
+    std::vector<char *> blocks;
+    __attribute__((noinline)) void hold(std::size_t n)
+    {
+        blocks.push_back(new char[n]); // <PEAK>
+    }
+    ~Holder()
+    {
+        for (char *b : blocks)
+            delete[] b;
+    }
+};
+
+static inline char *made(std::size_t n)
+{
+    return new char[n];
+}
+
+__attribute__((noinline)) static void leak(int i)
+{
+    kept[i] = made(1000); // <LEAK>
+}
+
+template <typename T> __attribute__((noinline)) void pass(std::size_t n)
+{
+    T *volatile p = new T[n]; // <TEMPORARY>
+    delete[] p;
+}
+
+int main()
+{
+    for (int i = 0; i < 1000; i++)
+        pass<char>(5000);
+    for (int i = 0; i < 3000; i++)
+        leak(i);
+    {
+        Holder h;
+        h.blocks.reserve(50);
+        for (int i = 0; i < 50; i++)
+            h.hold(100008);
+    }
+    return 0;
+}

@@ -1,0 +1,445 @@
+//! Call sites of made traces: right bytes, right lines, whatever the trace says.
+
+mod support;
+#[path = "support/writer.rs"]
+#[allow(dead_code)]
+mod writer;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use memshim::analyze::report::{Frame, Report, Run, Site};
+use memshim::analyze::{Options, analyze};
+use memshim::model::sites::Instant;
+use memshim::symbols::Search;
+use writer::{Old, Writer};
+
+fn analyze_with(bytes: &[u8], options: &Options) -> Report {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.jsonl");
+    std::fs::write(&path, bytes).unwrap();
+    analyze(&[path], options, &Default::default()).unwrap()
+}
+
+fn run_of(bytes: &[u8]) -> Run {
+    analyze_with(bytes, &Options::default()).runs.remove(0)
+}
+
+/// The program, and where its labels are.
+fn program(name: &str, flags: &[&str]) -> (PathBuf, HashMap<String, u64>) {
+    let path = support::build("sites.cc", name, flags);
+    let out = Command::new("nm").arg(&path).output().expect("nm");
+    let row = |l: &str| {
+        let mut words = l.split_whitespace();
+        let (at, _, name) = (words.next()?, words.next()?, words.next()?);
+        Some((name.to_owned(), u64::from_str_radix(at, 16).ok()?))
+    };
+    let labels = String::from_utf8_lossy(&out.stdout).lines().filter_map(row).collect();
+    (path, labels)
+}
+
+fn build_id(path: &Path) -> String {
+    let out = Command::new("readelf").args(["-n"]).arg(path).output().expect("readelf");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    text.lines().find_map(|l| l.trim().strip_prefix("Build ID: ")).map(str::to_owned).expect("a build id")
+}
+
+const BIAS: u64 = 0x5555_0000_0000;
+
+/// A trace with one allocation of 1000 bytes in `inlined`, its program loaded at [`BIAS`].
+fn one_stack(path: &str, build_id: &str, labels: &HashMap<String, u64>) -> Vec<u8> {
+    let mut w = Writer::new(7, "full", r#","stacks":"native""#);
+    w.line(&format!(
+        r#"{{"type":"modules","t":1,"load":[[1,{BIAS},"{path}","{build_id}",[[{},{}]]]],"unload":[]}}"#,
+        BIAS,
+        BIAS + 0x10_0000
+    ));
+    let frame = |label: &str| (BIAS + labels[label]) << 1;
+    w.nodes(0, 1, &[(0, frame("in_main")), (1, frame("in_hidden")), (2, frame("in_inlined"))]);
+    w.at(0, 2000, false);
+    w.site(0, 3, 0);
+    let kind = w.kind(0, 1000, 8, 0);
+    w.alloc(0, kind, None, None);
+    w.flush();
+    w.out
+}
+
+fn shown(frame: &Frame) -> (Option<&str>, Option<u32>, bool) {
+    (frame.function.as_deref(), frame.line, frame.inlined)
+}
+
+#[test]
+fn frames_have_functions_lines_and_what_was_inlined() {
+    let (path, labels) = program("sites", &[]);
+    let run = run_of(&one_stack(path.to_str().unwrap(), &build_id(&path), &labels));
+    let site = &run.sites[0];
+    let frames: Vec<_> = site.frames.iter().map(shown).collect();
+    assert_eq!(
+        frames,
+        [
+            (Some("inlined"), Some(13), true),
+            (Some("deep::Box::fill(int)"), Some(19), false),
+            (Some("hidden"), Some(25), false),
+            (Some("main"), Some(31), false)
+        ],
+        "{:?}",
+        run.sites_total.problems
+    );
+    assert!(site.frames[0].file.as_deref().unwrap().ends_with("tests/programs/sites.cc"));
+    assert_eq!((site.live_at_peak_bytes.unwrap().0, site.total_bytes.0, site.leaked_bytes.0, site.allocs), (1000, 1000, 1000, 1));
+    assert_eq!((site.kind, site.owner, run.sites_total.sites), ("heap", Some(0), 1));
+}
+
+#[test]
+fn names_come_from_where_the_symbols_are() {
+    let (path, labels) = program("sites", &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let run = |program: &[&str]| {
+        let out = Command::new(program[0]).args(&program[1..]).current_dir(dir.path()).output().unwrap();
+        assert!(out.status.success(), "{program:?}: {}", support::lossy(&out.stderr));
+    };
+    let original = path.to_str().unwrap();
+    let id = build_id(&path);
+    run(&["objcopy", "--only-keep-debug", original, "sites.debug"]);
+    run(&["objcopy", "--strip-all", "--add-gnu-debuglink=sites.debug", original, "linked"]);
+    run(&["objcopy", "--strip-all", original, "stripped"]);
+    let named = |file: &str, search: &Search| {
+        let trace = one_stack(file, &id, &labels);
+        let mut report = analyze_with(&trace, &Options { symbols: search.clone(), ..Options::default() });
+        let run = report.runs.remove(0);
+        let lines: Vec<_> = run.sites[0].frames.iter().filter_map(|f| f.line).collect();
+        (lines, run.sites_total.problems.iter().map(|p| p.why.clone()).collect::<Vec<_>>().join("; "))
+    };
+    let nowhere = Search::default();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    assert_eq!(named(&at("linked"), &nowhere).0, [13, 19, 25, 31], ".gnu_debuglink");
+    assert!(named(&at("stripped"), &nowhere).0.is_empty());
+
+    // A folder of debug files by build id, without the program itself.
+    let folder = dir.path().join("symbols");
+    let of_id = folder.join(".build-id").join(&id[..2]);
+    std::fs::create_dir_all(&of_id).unwrap();
+    std::fs::copy(dir.path().join("sites.debug"), of_id.join(format!("{}.debug", &id[2..]))).unwrap();
+    let search = Search { folders: vec![folder], ..Search::default() };
+    assert_eq!(named("/not/here/sites", &search).0, [13, 19, 25, 31], "--symbols with .build-id");
+
+    // A folder with the program under its own name.
+    let folder = dir.path().join("copies");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::copy(&path, folder.join("sites")).unwrap();
+    let search = Search { folders: vec![folder], ..Search::default() };
+    assert_eq!(named("/not/here/sites", &search).0, [13, 19, 25, 31], "--symbols with the file");
+    let (lines, why) = named("/not/here/sites", &nowhere);
+    assert!(lines.is_empty() && why.contains("--symbols"), "{why}");
+}
+
+#[test]
+fn a_file_that_was_built_anew_is_not_used() {
+    let (path, labels) = program("sites", &[]);
+    let run = run_of(&one_stack(path.to_str().unwrap(), "00112233445566778899", &labels));
+    assert!(run.sites[0].frames.iter().all(|f| f.function.is_none() && f.addr.is_some() && f.module.is_some()));
+    let problems = &run.sites_total.problems;
+    assert!(problems.len() == 1 && problems[0].why.contains("another build"), "{problems:?}");
+    assert_eq!(run.sites_total.unresolved_bytes.0, 1000);
+}
+
+#[test]
+fn a_stripped_library_has_the_names_that_it_exports() {
+    let (path, labels) = program("sites-shared", &["-shared", "-fPIC", "-Wl,--strip-all"]);
+    // Labels are exported; the function of that name begins there.
+    let _ = labels;
+    let out = Command::new("nm").args(["-D", "--defined-only"]).arg(&path).output().unwrap();
+    let text = support::lossy(&out.stdout);
+    let fill = text.lines().find(|l| l.contains("Box4fill")).and_then(|l| u64::from_str_radix(l.split(' ').next()?, 16).ok()).unwrap();
+    let labels = ["in_main", "in_hidden", "in_inlined"].map(|l| (l.to_owned(), fill + 1)).into();
+    let run = run_of(&one_stack(path.to_str().unwrap(), &build_id(&path), &labels));
+    assert_eq!(run.sites[0].frames[0].function.as_deref(), Some("deep::Box::fill(int)"));
+}
+
+fn by_address(run: &Run) -> HashMap<u64, &Site> {
+    run.sites.iter().map(|s| (s.frames.first().and_then(|f| f.addr).map_or(0, |a| a + 1), s)).collect()
+}
+
+/// Frames of no module: sites are told apart by address.
+fn addresses(w: &mut Writer, lane: u32, all: &[u64]) {
+    let rows: Vec<(u32, u64)> = all.iter().map(|a| (0, a << 1)).collect();
+    w.nodes(lane, 1, &rows);
+}
+
+#[test]
+fn a_site_has_what_it_held_at_the_peak_and_what_it_never_gave_back() {
+    let mut w = Writer::new(7, "full", r#","stacks":"native""#);
+    addresses(&mut w, 0, &[0x1000, 0x2000, 0x3000]);
+    let (big, small) = (w.kind(0, 10_000, 0, 0), w.kind(0, 100, 0, 0));
+    w.at(0, 2000, false);
+    w.site(0, 1, 0);
+    let a = w.alloc(0, big, None, None);
+    let b = w.alloc(0, big, None, None);
+    w.site(0, 2, 0);
+    let c = w.alloc(0, small, None, None); // the peak: 20 100
+    w.free(0, Old::Block(a));
+    w.flush();
+    w.at(0, 5000, false);
+    w.site(0, 3, 0);
+    for _ in 0..5 {
+        let t = w.alloc(0, small, None, None);
+        w.free(0, Old::Block(t));
+    }
+    w.free(0, Old::Block(b));
+    w.site(0, 1, 0);
+    w.alloc(0, small, None, None);
+    w.site(0, 0, 0);
+    w.alloc(0, small, None, None);
+    w.flush();
+    let _ = c;
+    let run = run_of(&w.out);
+    let sites = by_address(&run);
+    let figures = |addr: u64| {
+        let s = sites[&addr];
+        let live = (s.live_at_peak_bytes.unwrap().0, s.live_at_peak_allocs.unwrap(), s.peak_bytes.0);
+        (live, (s.total_bytes.0, s.allocs), s.temporary_allocs, (s.leaked_bytes.0, s.leaked_allocs))
+    };
+    assert_eq!(figures(0x1000), ((20_000, 2, 20_000), (20_100, 3), 0, (100, 1)));
+    assert_eq!(figures(0x2000), ((100, 1, 100), (100, 1), 0, (100, 1)));
+    assert_eq!(figures(0x3000), ((0, 0, 100), (500, 5), 5, (0, 0)));
+    assert_eq!(figures(0), ((0, 0, 100), (100, 1), 0, (100, 1)), "of no stack");
+    assert_eq!(sites[&0x1000].sizes, [[100, 1, 0], [10_000, 2, 2]]);
+    assert_eq!(sites[&0x1000].lifetimes, [0, 2, 0, 0, 0]);
+    let t = &run.sites_total;
+    assert_eq!((t.live_at_peak_bytes.0, t.total_bytes.0, t.leaked_bytes.0), (20_100, 20_800, 300));
+    assert_eq!(
+        (t.live_at_peak_bytes, t.total_bytes, t.leaked_bytes),
+        (run.heap.peak_bytes, run.heap.requested_bytes, run.heap.leaked_bytes)
+    );
+    assert_eq!((t.without_stack_bytes.0, t.sites), (100, 4));
+}
+
+#[test]
+fn a_realloc_moves_bytes_to_the_site_that_calls_it() {
+    let mut w = Writer::new(7, "full", r#","stacks":"native""#);
+    addresses(&mut w, 0, &[0x1000, 0x2000]);
+    let (first, grown) = (w.kind(0, 1000, 0, 0), w.kind(2, 1500, 0, 1));
+    w.at(0, 2000, false);
+    w.site(0, 1, 0);
+    let a = w.alloc(0, first, None, None);
+    w.site(0, 2, 0);
+    w.alloc(0, grown, None, Some(Old::Block(a)));
+    w.flush();
+    let run = run_of(&w.out);
+    let sites = by_address(&run);
+    assert_eq!(sites[&0x1000].leaked_bytes.0, 0);
+    assert_eq!(
+        (sites[&0x2000].leaked_bytes.0, sites[&0x2000].live_at_peak_bytes.unwrap().0, sites[&0x2000].peak_bytes.0),
+        (1500, 1500, 1500)
+    );
+    assert_eq!(run.heap.peak_bytes.0, 1500);
+}
+
+#[test]
+fn what_was_live_at_any_time_can_be_asked() {
+    let mut w = Writer::new(7, "full", r#","stacks":"native""#);
+    addresses(&mut w, 0, &[0x1000]);
+    let kind = w.kind(0, 100, 0, 0);
+    for t in [2000, 3000, 4000] {
+        w.at(0, t, false);
+        w.site(0, 1, 0);
+        w.alloc(0, kind, None, None);
+        w.flush();
+    }
+    // The trace's clock begins at 1000.
+    for (at, live) in [(0, 0), (1500, 100), (2500, 200), (9999, 300)] {
+        let report = analyze_with(&w.out, &Options { instant: Instant::At(at), ..Options::default() });
+        let site = &report.runs[0].sites[0];
+        assert_eq!((site.live_at_bytes.unwrap().0, site.live_at_peak_bytes), (live, None), "{at}");
+    }
+}
+
+#[test]
+fn lanes_share_sites_and_their_steps_are_in_the_order_of_time() {
+    let mut w = Writer::new(7, "full", r#","stacks":"native""#);
+    addresses(&mut w, 0, &[0x1000, 0x2000]);
+    addresses(&mut w, 1, &[0x2000, 0x1000]);
+    let kind = w.kind(0, 100, 0, 0);
+    w.at(0, 2000, false);
+    w.site(0, 1, 0);
+    let a = w.alloc(0, kind, None, None);
+    w.at(1, 2100, false);
+    w.site(1, 2, 0);
+    let b = w.alloc(1, kind, None, None);
+    w.at(0, 2600, true);
+    w.free(0, Old::Block(b));
+    w.at(1, 2900, true);
+    w.free(1, Old::Block(a));
+    w.site(1, 1, 0);
+    w.alloc(1, kind, None, None);
+    w.flush();
+    let run = run_of(&w.out);
+    let sites = by_address(&run);
+    assert_eq!((sites[&0x1000].live_at_peak_bytes.unwrap().0, sites[&0x1000].peak_bytes.0, sites[&0x1000].allocs), (200, 200, 2));
+    assert_eq!((sites[&0x2000].live_at_peak_bytes.unwrap().0, sites[&0x2000].leaked_bytes.0), (0, 100));
+}
+
+#[test]
+fn estimates_stand_for_what_was_not_sampled_and_say_how_far_off_they_can_be() {
+    let mut w = Writer::new(7, "fast", r#","stacks":"native""#);
+    addresses(&mut w, 0, &[0x1000, 0x2000]);
+    let (sampled, big) = (w.kind(0, 1024, 0, 4), w.kind(0, 1 << 20, 0, 0));
+    w.at(0, 2000, false);
+    w.site(0, 1, 0);
+    for _ in 0..50 {
+        w.alloc(0, sampled, None, None);
+    }
+    w.site(0, 2, 0);
+    w.alloc(0, big, None, None);
+    w.flush();
+    let run = run_of(&w.out);
+    let sites = by_address(&run);
+    let p = 1.0 - (-1024.0f64 / 524_288.0).exp();
+    let s = sites[&0x1000];
+    assert!((s.live_at_peak_bytes.unwrap().0 as f64 - 50.0 * 1024.0 / p).abs() < 50.0);
+    assert!((s.stderr_bytes - 1024.0 * (50.0 * (1.0 - p)).sqrt() / p).abs() < 1.0, "{}", s.stderr_bytes);
+    assert_eq!(s.allocs, (50.0 / p).round() as u64);
+    assert_eq!((sites[&0x2000].live_at_peak_bytes.unwrap().0, sites[&0x2000].stderr_bytes), (1 << 20, 0.0));
+}
+
+#[test]
+fn python_frames_stand_between_the_native_ones() {
+    let mut w = Writer::new(7, "full", r#","stacks":"mixed""#);
+    w.line(r#"{"type":"code","codes":[[1,"/home/u/run.py","solve",10,775,"00010401"],[2,"/usr/lib/python3.7/json/decoder.py","decode",5,775,""]]}"#);
+    w.pynodes(0, 1, &[(0, 1, 5), (1, 2, 8)]);
+    addresses(&mut w, 0, &[0x1000]);
+    w.at(0, 2000, false);
+    w.site(0, 1, 2);
+    let kind = w.kind(0, 100, 0, 0);
+    w.alloc(0, kind, None, None);
+    w.flush();
+    let run = run_of(&w.out);
+    let site = &run.sites[0];
+    let names: Vec<_> = site.frames.iter().map(|f| (f.function.as_deref(), f.line, f.python)).collect();
+    // Instruction 2 is at byte 4, from which the second line is.
+    assert_eq!(names, [(None, None, false), (Some("decode"), Some(5), true), (Some("solve"), Some(12), true)]);
+    assert_eq!(site.owner, Some(2));
+}
+
+#[test]
+fn a_stack_that_goes_on_says_so() {
+    let mut w = Writer::new(7, "full", r#","stacks":"native""#);
+    w.nodes(0, 1, &[(0, 0), (1, 0x1000 << 1), (0, 2), (3, 0x2000 << 1)]);
+    w.at(0, 2000, false);
+    let kind = w.kind(0, 100, 0, 0);
+    for node in [2, 4] {
+        w.site(0, node, 0);
+        w.alloc(0, kind, None, None);
+    }
+    w.flush();
+    let run = run_of(&w.out);
+    assert!(run.sites.iter().all(|s| s.truncated && s.frames.len() == 1));
+    assert_eq!(run.sites_total.truncated_bytes.0, 200);
+}
+
+#[test]
+fn how_the_interpreter_calls_itself_is_left_out() {
+    // The program is called python here: its frames are the interpreter's.
+    let (path, labels) = program("python-sites", &[]);
+    let trace = |nodes: &[&str]| {
+        let mut w = Writer::new(7, "full", r#","stacks":"mixed""#);
+        let range = format!("[[{},{}]]", BIAS, BIAS + 0x10_0000);
+        w.line(&format!(r#"{{"type":"modules","t":1,"load":[[1,{BIAS},"{}","{}",{range}]]}}"#, path.to_str().unwrap(), build_id(&path)));
+        w.line(r#"{"type":"code","codes":[[1,"run.py","f",10,775,""]]}"#);
+        let rows: Vec<(u32, u64)> = (0..).zip(nodes).map(|(caller, l)| (caller, (BIAS + labels[*l]) << 1)).collect();
+        w.nodes(0, 1, &rows);
+        w.pynodes(0, 1, &[(0, 1, 1)]);
+        w.at(0, 2000, false);
+        w.site(0, nodes.len() as u32, 1);
+        let kind = w.kind(0, 100, 0, 0);
+        w.alloc(0, kind, None, None);
+        w.flush();
+        w.out
+    };
+    let names = |run: &Run| run.sites[0].frames.iter().map(|f| f.function.clone().unwrap()).collect::<Vec<_>>();
+    // No evaluation loop is among them: the Python frame is outermost, and what it calls stays.
+    let bytes = trace(&["in_main", "in_hidden"]);
+    assert_eq!(names(&run_of(&bytes)), ["hidden", "main", "f"]);
+    let all = analyze_with(&trace(&["in_main", "in_eval", "in_hidden"]), &Options { interpreter: true, ..Options::default() });
+    assert_eq!(names(&all.runs[0]), ["hidden", "f", "main"]);
+    assert_eq!(names(&run_of(&trace(&["in_main", "in_eval", "in_hidden"]))), ["hidden", "f"]);
+}
+
+#[test]
+fn maps_have_call_sites_of_their_own() {
+    let mut w = Writer::new(7, "full", r#","stacks":"native""#);
+    addresses(&mut w, 0, &[0x1000, 0x2000]);
+    // The peak is 8 + 16 pages; then the first is half unmapped, and the second grows by mremap where it lies.
+    w.line(
+        r#"{"type":"maps","ev":[["mmap",1,2000,0,1048576,32768,3,34,0],["mmap",2,2100,0,2097152,65536,3,34,0],["munmap",3,2200,0,1048576,16384],["mmap",4,2300,0,4194304,4096,0,34,0]],"s":[1,0,2,0,2,0,2,0]}"#,
+    );
+    let run = run_of(&w.out);
+    let figures: Vec<_> = run
+        .sites
+        .iter()
+        .map(|s| {
+            let at = s.frames[0].addr.unwrap() + 1;
+            (s.kind, at, s.live_at_peak_bytes.unwrap().0, s.peak_bytes.0, s.total_bytes.0, s.allocs, s.leaked_bytes.0)
+        })
+        .collect();
+    assert_eq!(
+        figures,
+        [("anon", 0x2000, 65_536, 65_536, 69_632, 2, 65_536), ("anon", 0x1000, 32_768, 32_768, 32_768, 1, 16_384)],
+        "what has no access is not committed"
+    );
+    assert_eq!(run.sites_total.sites, 0, "of the heap there is none");
+}
+
+#[test]
+fn estimates_are_within_three_standard_errors_over_a_hundred_seeds() {
+    // One site allocates 2000 × 3000 bytes, sampled as the shim does; its true figures are known.
+    let (n, size, mean) = (2000u64, 3000u64, 524_288.0f64);
+    let p = 1.0 - (-(size as f64) / mean).exp();
+    let mut outside = 0;
+    let mut sum = 0.0;
+    for seed in 1..=100u64 {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut chance = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 11) as f64 / (1u64 << 53) as f64
+        };
+        let mut w = Writer::new(7, "fast", r#","stacks":"native""#);
+        addresses(&mut w, 0, &[0x1000]);
+        let kind = w.kind(0, size as i64, 0, 4);
+        w.at(0, 2000, false);
+        w.site(0, 1, 0);
+        (0..n).filter(|_| chance() < p).for_each(|_| {
+            w.alloc(0, kind, None, None);
+        });
+        w.flush();
+        let run = run_of(&w.out);
+        let (estimate, error) = run.sites.first().map_or((0.0, 0.0), |s| (s.total_bytes.0 as f64, s.total_stderr_bytes));
+        sum += estimate;
+        outside += ((estimate - (n * size) as f64).abs() > 3.0 * error) as u32;
+    }
+    assert!(outside <= 5, "{outside} of 100 outside");
+    let bias = sum / 100.0 / (n * size) as f64 - 1.0;
+    assert!(bias.abs() < 0.1, "{bias}");
+}
+
+#[test]
+fn a_packed_trace_is_read_without_the_program() {
+    let (path, labels) = program("sites", &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let own = dir.path().join("gone");
+    std::fs::copy(&path, &own).unwrap();
+    std::fs::write(dir.path().join("trace.jsonl"), one_stack(own.to_str().unwrap(), &build_id(&path), &labels)).unwrap();
+    let memshim = |args: &[&str]| {
+        let out = Command::new(assert_cmd::cargo::cargo_bin!("memshim")).args(args).current_dir(dir.path()).output().unwrap();
+        assert!(out.status.success(), "{}", support::lossy(&out.stderr));
+        support::lossy(&out.stdout)
+    };
+    assert!(memshim(&["pack", "-o", "packed", "trace.jsonl"]).contains("1 traces and spools, 1 files"));
+    std::fs::remove_file(&own).unwrap();
+    let text = memshim(&["analyze", "packed/trace.jsonl", "--symbols", "packed/symbols", "--sites"]);
+    assert!(text.contains("inlined (sites.cc:13) (inlined)"), "{text}");
+    assert!(!memshim(&["analyze", "packed/trace.jsonl", "--sites"]).contains("sites.cc"));
+}
