@@ -66,6 +66,25 @@ pub fn getpid() -> u32 {
     unsafe { sys!(libc::SYS_getpid) as u32 }
 }
 
+/// This thread's control block, which glibc gives out as its handle: the first word of the block is its own address, by the ABI.
+#[inline(always)]
+pub fn thread_block() -> u64 {
+    let block: u64;
+    // SAFETY: see above.
+    unsafe { core::arch::asm!("mov {p}, qword ptr fs:[0]", p = out(reg) block, options(nostack, readonly, preserves_flags)) };
+    block
+}
+
+/// Copies `len` bytes of this process's memory that may be none, by the kernel: how many, or a negative error.
+///
+/// # Safety
+/// `to` has room.
+pub unsafe fn copy_own(at: u64, to: *mut u8, len: usize) -> i64 {
+    let (ours, theirs) = ([to as u64, len as u64], [at, len as u64]);
+    // SAFETY: the kernel writes into `to` only.
+    unsafe { sys!(libc::SYS_process_vm_readv, getpid(), ours.as_ptr(), 1, theirs.as_ptr(), 1, 0) }
+}
+
 /// Thread id.
 #[inline]
 pub fn gettid() -> u32 {

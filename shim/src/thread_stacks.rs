@@ -81,17 +81,9 @@ pub fn settle() {
     }
 }
 
-/// This thread's control block: what glibc gives out as its handle.
-pub fn own_handle() -> u64 {
-    let p: u64;
-    // SAFETY: the first word of the block is its own address, by the ABI.
-    unsafe { core::arch::asm!("mov {p}, qword ptr fs:[0]", p = out(reg) p, options(nostack, readonly, preserves_flags)) };
-    p
-}
-
 /// Where this thread's id stands in its control block, if it stands there once.
 fn find_tid() -> Option<u64> {
-    let (base, tid) = (own_handle() as *const u32, sys::gettid());
+    let (base, tid) = (sys::thread_block() as *const u32, sys::gettid());
     // SAFETY: the block is longer than that in every glibc.
     let mut hits = (32..256).filter(|i| unsafe { base.add(*i).read_volatile() } == tid);
     let first = hits.next()?;
@@ -205,7 +197,7 @@ pub unsafe fn on_end(hot: *mut Hot) {
     // SAFETY: the caller's hot.
     unsafe {
         if (*hot).mode != crate::config::COUNT
-            && let Some((addr, len)) = known(own_handle()).and_then(take)
+            && let Some((addr, len)) = known(sys::thread_block()).and_then(take)
         {
             push(hot, [start(op::MUNMAP, 0, ticket()), sys::now(), addr, len]);
         }

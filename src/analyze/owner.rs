@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::report::{Frame, OWNERS_SHOWN, Owner};
 use super::sites::Sums;
 use super::stacks::{FrameTable, Stack};
-use crate::model::units::Bytes;
+use crate::model::units::{Bytes, whole};
 
 /// Libraries that allocate for others.
 const RUNTIMES: [&str; 14] = [
@@ -81,7 +81,6 @@ pub fn sums(rows: &[(Stack, Sums)], table: &FrameTable) -> Vec<Owner> {
             sum.largest = Some((s.live_at, at.and_then(|at| called(&frames[..at]))));
         }
     }
-    let whole = |f: f64| f.max(0.0).round() as u64;
     let owner = |(frame, s): (Option<Frame>, Of)| {
         let frame = frame.unwrap_or_default();
         let through = s.largest.and_then(|(_, through)| through).filter(|f| *f != frame);

@@ -6,6 +6,7 @@ use super::stacks::{FrameTable, Names, Stack};
 use super::views::{Measure, label};
 use super::{Error, Options};
 use crate::model::load::{Loaded, Progress};
+use crate::model::units::whole;
 use std::path::PathBuf;
 
 /// See the module.
@@ -55,7 +56,7 @@ impl Profile {
         for p in &self.processes {
             let process = (self.processes.len() > 1).then(|| format!("{} (pid {})", p.command, p.pid));
             for (stack, sums) in &p.rows {
-                let value = measure.of(sums).max(0.0).round() as u64;
+                let value = whole(measure.of(sums));
                 if value > 0 {
                     let frames = stack.frames.iter().rev().map(|f| label(&self.frames[*f as usize]));
                     let beyond = stack.truncated.then(|| "…".to_owned());

@@ -10,7 +10,7 @@ use crate::model::image::ImageEnd;
 use crate::model::kinds::{AGES, Kind};
 use crate::model::maps::Class;
 use crate::model::sites::{Instant, SitesEnd};
-use crate::model::units::{Bytes, Nanos};
+use crate::model::units::{Bytes, Nanos, whole};
 
 /// What a row sums up; places in the code with equal stacks are one row.
 #[derive(Clone, Debug, Default)]
@@ -176,7 +176,7 @@ pub fn sites(image: &ImageEnd, names: &Names, table: &mut FrameTable, options: &
     sums.sites = rows.len() as u64;
     sums.problems = names.problems(&image.stacks);
     for (stack, s) in &rows {
-        let total = whole(s.total);
+        let total = bytes(s.total);
         sums.live_at_peak_bytes += Bytes::of_balance(s.live_at);
         sums.total_bytes += total;
         sums.leaked_bytes += Bytes::of_balance(s.leaked);
@@ -234,17 +234,13 @@ fn chosen(mut rows: Vec<(Stack, Sums)>) -> Vec<(Stack, Sums)> {
     kept
 }
 
-fn whole(f: f64) -> Bytes {
-    Bytes(f.max(0.0).round() as u64)
-}
-
-fn count(f: f64) -> u64 {
-    f.max(0.0).round() as u64
+fn bytes(f: f64) -> Bytes {
+    Bytes(whole(f))
 }
 
 fn site(stack: &Stack, s: Sums, at_peak: bool, table: &FrameTable) -> Site {
     let frames: Vec<Frame> = stack.frames.iter().map(|f| table.get(*f).clone()).collect();
-    let live = (Bytes::of_balance(s.live_at), count(s.live_at_blocks));
+    let live = (Bytes::of_balance(s.live_at), whole(s.live_at_blocks));
     let peak = s.peak.max(s.live_at.min(s.peak_sum));
     Site {
         owner: owner::of(&frames),
@@ -256,16 +252,16 @@ fn site(stack: &Stack, s: Sums, at_peak: bool, table: &FrameTable) -> Site {
         live_at_allocs: (!at_peak).then_some(live.1),
         peak_bytes: Bytes::of_balance(peak),
         peak_bound_bytes: Bytes::of_balance(s.peak_sum.saturating_sub(peak)),
-        total_bytes: whole(s.total),
-        allocs: count(s.allocs),
-        temporary_allocs: count(s.lifetimes[0]),
-        temporary_bytes: whole(s.temporary),
+        total_bytes: bytes(s.total),
+        allocs: whole(s.allocs),
+        temporary_allocs: whole(s.lifetimes[0]),
+        temporary_bytes: bytes(s.temporary),
         leaked_bytes: Bytes::of_balance(s.leaked),
-        leaked_allocs: count(s.leaked_blocks),
+        leaked_allocs: whole(s.leaked_blocks),
         stderr_bytes: s.live_at_variance.max(0.0).sqrt(),
         total_stderr_bytes: s.total_variance.max(0.0).sqrt(),
-        lifetimes: s.lifetimes.map(count),
-        sizes: s.sizes.iter().map(|(size, [allocs, frees])| [*size, count(*allocs), count(*frees)]).collect(),
+        lifetimes: s.lifetimes.map(whole),
+        sizes: s.sizes.iter().map(|(size, [allocs, frees])| [*size, whole(*allocs), whole(*frees)]).collect(),
         truncated: stack.truncated,
         suppressed: s.suppressed,
     }

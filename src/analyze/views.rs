@@ -1,5 +1,6 @@
 //! All call sites of a run seen one way: by site, function, line or module, or as the tree of calls; by one measure.
 
+use crate::model::units::whole;
 use std::collections::{HashMap, HashSet};
 
 use super::report::{Frame, TreeNode, View, ViewRow};
@@ -82,7 +83,7 @@ pub fn passes(filter: &str, stack: &Stack, table: &FrameTable) -> bool {
 pub fn view(rows: &[(Stack, Sums)], table: &FrameTable, request: &Request) -> View {
     let measure = request.measure;
     let all: f64 = rows.iter().map(|(_, s)| measure.of(s)).sum();
-    let mut view = View { measure: measure.name(), unit: measure.unit(), total: amount(all), top: request.top, ..View::default() };
+    let mut view = View { measure: measure.name(), unit: measure.unit(), total: whole(all), top: request.top, ..View::default() };
     match request.by {
         By::Site => {}
         By::Tree => view.tree = tree(rows, table, measure, all),
@@ -95,10 +96,6 @@ pub fn view(rows: &[(Stack, Sums)], table: &FrameTable, request: &Request) -> Vi
         }
     }
     view
-}
-
-fn amount(f: f64) -> u64 {
-    f.max(0.0).round() as u64
 }
 
 /// What a frame is counted under; `None`: not in this view.
@@ -144,10 +141,10 @@ fn grouped(rows: &[(Stack, Sums)], table: &FrameTable, by: By, measure: Measure)
     }
     let row = |(frame, at): (Frame, usize)| ViewRow {
         frame,
-        exclusive: amount(sums[at].0),
-        inclusive: amount(sums[at].1),
-        allocs: amount(sums[at].2),
-        inclusive_allocs: amount(sums[at].3),
+        exclusive: whole(sums[at].0),
+        inclusive: whole(sums[at].1),
+        allocs: whole(sums[at].2),
+        inclusive_allocs: whole(sums[at].3),
     };
     index.into_iter().map(row).filter(|r| r.inclusive > 0).collect()
 }
@@ -178,11 +175,11 @@ fn level(stacks: &[(Vec<u32>, f64)], depth: usize, table: &FrameTable, all: f64)
         }
         let own: f64 = group.iter().filter(|(f, _)| f.len() == depth + 1).map(|(_, v)| v).sum();
         let calls = if depth < DEPTH_MAX { level(group, depth + 1, table, all) } else { Vec::new() };
-        nodes.push(TreeNode { frame: Some(table.get(frame).clone()), inclusive: amount(value), exclusive: amount(own), calls });
+        nodes.push(TreeNode { frame: Some(table.get(frame).clone()), inclusive: whole(value), exclusive: whole(own), calls });
     }
     nodes.sort_by_key(|n| std::cmp::Reverse(n.inclusive));
-    if rest.1 > 0 && amount(rest.0) > 0 {
-        nodes.push(TreeNode { inclusive: amount(rest.0), exclusive: amount(rest.0), ..TreeNode::default() });
+    if rest.1 > 0 && whole(rest.0) > 0 {
+        nodes.push(TreeNode { inclusive: whole(rest.0), exclusive: whole(rest.0), ..TreeNode::default() });
     }
     nodes
 }

@@ -3,15 +3,15 @@
 use super::cgroup::Reading;
 use super::job;
 use super::watch::{Ended, Seen};
-use crate::trace::recover;
+use crate::trace::{read, recover};
 use nix::libc;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// A header line is short; more than this without a newline is not a trace of ours.
@@ -55,21 +55,12 @@ fn rusage() -> Option<Value> {
     }))
 }
 
-/// By what is in it; an empty one by its name.
-fn compressed(trace: &Path, file: &File) -> bool {
-    let mut magic = [0u8; 4];
-    match file.read_at(&mut magic, 0) {
-        Ok(4) => magic == zstd::zstd_safe::MAGICNUMBER.to_le_bytes(),
-        _ => trace.extension().is_some_and(|e| e == "zst"),
-    }
-}
-
 /// The header of a trace's first line, if it has one.
 pub fn header(trace: &Path) -> Option<Value> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(trace).ok()?;
     file.metadata().ok().filter(|m| m.is_file())?;
     let source: Box<dyn Read> =
-        if compressed(trace, &file) { Box::new(zstd::stream::read::Decoder::new(file).ok()?) } else { Box::new(file) };
+        if read::is_compressed(trace, &file).ok()? { Box::new(zstd::stream::read::Decoder::new(file).ok()?) } else { Box::new(file) };
     let mut first = Vec::new();
     BufReader::new(source.take(LONGEST_HEADER)).read_until(b'\n', &mut first).ok()?;
     serde_json::from_slice(&first).ok().filter(|v: &Value| v["type"] == "header")
@@ -121,9 +112,13 @@ mod tests {
         let trace = dir.path().join("t.jsonl.zst");
         std::fs::write(&trace, zstd::bulk::compress(b"{\"type\":\"header\",\"pid\":7}\n", 3).unwrap()).unwrap();
         append(&trace, &json!({"type": "outside"})).unwrap();
-        let all = zstd::stream::decode_all(File::open(&trace).unwrap()).unwrap();
+        let all = zstd::stream::decode_all(std::fs::File::open(&trace).unwrap()).unwrap();
         assert_eq!(String::from_utf8(all).unwrap(), "{\"type\":\"header\",\"pid\":7}\n{\"type\":\"outside\"}\n");
         assert!(is_of(&header(&trace).unwrap(), 7, None, u64::MAX));
+        // One in which nothing was written yet is compressed by its name.
+        std::fs::write(&trace, "").unwrap();
+        append(&trace, &json!({"type": "outside"})).unwrap();
+        assert_eq!(zstd::stream::decode_all(std::fs::File::open(&trace).unwrap()).unwrap(), b"{\"type\":\"outside\"}\n");
     }
 
     #[test]

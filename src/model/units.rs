@@ -4,6 +4,11 @@ use std::ops::{Add, AddAssign, Sub};
 
 use serde::Serialize;
 
+/// An estimate as a count; what sampling takes below zero is none.
+pub fn whole(estimate: f64) -> u64 {
+    estimate.max(0.0).round() as u64
+}
+
 /// A size in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]

@@ -52,12 +52,12 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     Err(io::Error::other(format!("{what}, not a file: name the trace file itself (compressed ones are read as they are)")))
 }
 
-/// Whether a trace is in zstd frames: its first bytes say so, or its name does and they are not those of a line.
+/// Whether a trace is in zstd frames: its first bytes say so, or its name does and they are not those of a line (an empty one has none).
 pub fn is_compressed(path: &Path, file: &File) -> io::Result<bool> {
     let mut first = [0; 4];
     let n = file.read_at(&mut first, 0)?;
     let named = path.extension().is_some_and(|e| e == "zst");
-    Ok(first == frames::MAGIC || named && n > 0 && first[0] != b'{')
+    Ok(first == frames::MAGIC || named && (n == 0 || first[0] != b'{'))
 }
 
 /// Gives the lines of a file without their line ends.

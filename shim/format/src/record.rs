@@ -160,13 +160,11 @@ pub const fn parts_of_code(w: u64) -> (u32, [usize; 3]) {
     ((w >> (LEN_BITS * 3)) as u32 & 0xff_ffff, [lens[0] as usize, lens[1] as usize, lens[2] as usize])
 }
 
-/// Whether a row has a stack: one that asks for memory or for work. Others come after their call's stack by chance only.
+/// Whether a row has a stack: one that asks for memory. Others come after their call's stack by chance only.
 pub const fn has_stack(w: u64) -> bool {
     const ALLOC: u8 = op::GPU + gpu::kind::ALLOC;
-    const COPY: u8 = op::GPU + gpu::kind::COPY;
     const MAP: u8 = op::GPU + gpu::kind::MAP;
-    const GRAPH: u8 = op::GPU + gpu::kind::GRAPH;
-    matches!(op_of(w), op::MMAP | op::MREMAP | op::BRK | op::SHMAT | ALLOC | COPY | MAP | GRAPH)
+    matches!(op_of(w), op::MMAP | op::MREMAP | op::BRK | op::SHMAT | ALLOC | MAP)
 }
 
 /// The STACK record of two nodes.

@@ -187,7 +187,7 @@ impl Call {
         gpu::head(r as u64, place.device, place.context, flags)
     }
 
-    /// The start of a row, with the stack of those that ask for memory or work.
+    /// The start of a row, with the stack of those that ask for memory.
     fn first(&self, kind: u8, ticket: u64) -> u64 {
         let w = start(op::GPU + kind, self.entry.call as u64, ticket);
         if has_stack(w) {

@@ -115,7 +115,7 @@ unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
         sys!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const open, 0, 8);
         sys!(libc::SYS_prctl, libc::PR_SET_NAME, c"memshim-gpu".as_ptr());
         if !detach.is_null() {
-            core::mem::transmute::<*const c_void, unsafe extern "C" fn(u64) -> c_int>(detach)(crate::thread_stacks::own_handle());
+            core::mem::transmute::<*const c_void, unsafe extern "C" fn(u64) -> c_int>(detach)(sys::thread_block());
         }
     }
     let hot = ready();

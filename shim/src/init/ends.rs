@@ -32,13 +32,8 @@ fn is_us() -> bool {
     unsafe { PHASE.load(Acquire) == 2 && *ALIVE == 1 && sys::getpid() == SPOOL.pid }
 }
 
-/// The process ends: everything is written and the spool goes.
-pub fn finish(how: &str, code: Option<i32>) {
-    // SAFETY: ALIVE is set before phase 2.
-    if PHASE.load(Acquire) == 2 && unsafe { *ALIVE } == 0 {
-        // A child that allocated nothing yet: it leaves a trace all the same, with its lineage.
-        enter();
-    }
+/// Runs `work` under the drain's lock where this is the recording process, and the lock can be had.
+fn alone(work: impl FnOnce()) {
     if !is_us() {
         return;
     }
@@ -46,51 +41,63 @@ pub fn finish(how: &str, code: Option<i32>) {
         crate::cuda::tell();
         let signals = sys::block_signals();
         if writer::lock_within_a_second() {
-            // What other threads do from here on is after the end: neither counted nor recorded.
-            PHASE.store(3, Release);
-            lane::switch_mode(0);
-            drain::drain(true);
-            let now = sys::now();
-            // Twice: all rings are read, so stacks may end that have begun just now.
-            lines::ended_stacks(now);
-            lines::ended_stacks(now);
-            let last_lines = || {
-                lines::calls(now, true);
-                snapshot::sample(now);
-                snapshot::snap("exit");
-            };
-            // SAFETY: the lock is held.
-            let trouble = unsafe { SINK.trouble };
-            if trouble == 0 {
-                if sink::lift_cap() {
-                    lines::drop_pending();
-                    last_lines();
-                } else {
-                    last_lines();
-                    lines::flush_group();
-                }
-                lines::end(how, code);
-            } else {
-                sink::end_in_trouble(trouble, || {
-                    lines::drop_pending();
-                    last_lines();
-                    lines::end(how, code);
-                });
-            }
-            // SAFETY: the lock is held.
-            unsafe {
-                if SINK.trouble == 0 {
-                    (*spool::header()).ended.store(1, Relaxed);
-                    if SPOOL.shared {
-                        unlink_spool();
-                    }
-                } else {
-                    leave_end(how, code, now);
-                }
-            }
+            work();
             drain::unlock();
         }
         sys::restore_signals(signals);
+    });
+}
+
+/// The process ends: everything is written and the spool goes.
+pub fn finish(how: &str, code: Option<i32>) {
+    // SAFETY: ALIVE is set before phase 2.
+    if PHASE.load(Acquire) == 2 && unsafe { *ALIVE } == 0 {
+        // A child that allocated nothing yet: it leaves a trace all the same, with its lineage.
+        enter();
+    }
+    alone(|| {
+        // What other threads do from here on is after the end: neither counted nor recorded.
+        PHASE.store(3, Release);
+        lane::switch_mode(0);
+        drain::drain(true);
+        let now = sys::now();
+        // Twice: all rings are read, so stacks may end that have begun just now.
+        lines::ended_stacks(now);
+        lines::ended_stacks(now);
+        let last_lines = || {
+            lines::calls(now, true);
+            snapshot::sample(now);
+            snapshot::snap("exit");
+        };
+        // SAFETY: the lock is held.
+        let trouble = unsafe { SINK.trouble };
+        if trouble == 0 {
+            if sink::lift_cap() {
+                lines::drop_pending();
+                last_lines();
+            } else {
+                last_lines();
+                lines::flush_group();
+            }
+            lines::end(how, code);
+        } else {
+            sink::end_in_trouble(trouble, || {
+                lines::drop_pending();
+                last_lines();
+                lines::end(how, code);
+            });
+        }
+        // SAFETY: the lock is held.
+        unsafe {
+            if SINK.trouble == 0 {
+                (*spool::header()).ended.store(1, Relaxed);
+                if SPOOL.shared {
+                    unlink_spool();
+                }
+            } else {
+                leave_end(how, code, now);
+            }
+        }
     });
 }
 
@@ -122,36 +129,27 @@ pub extern "C" fn before_exec() {
     if !resolved() {
         enter();
     }
-    if !is_us() {
-        return;
-    }
-    sys::keep_errno(|| {
-        crate::cuda::tell();
-        let signals = sys::block_signals();
-        if writer::lock_within_a_second() {
-            drain::drain(false);
-            let now = sys::now();
-            let capped = sink::lift_cap();
-            if capped {
-                lines::drop_pending();
-            }
-            lines::calls(now, true);
-            snapshot::snap("exec");
-            if !capped {
-                lines::flush_group();
-            }
-            lines::exec(now);
-            if capped {
-                sink::restore_cap();
-            }
-            // SAFETY: the lock is held; where the program has one thread it is this one.
-            unsafe {
-                if SINK.trouble == 0 && snapshot::program_threads() == Some(writer::alive() as u64) {
-                    spool::take_name();
-                }
-            }
-            drain::unlock();
+    alone(|| {
+        drain::drain(false);
+        let now = sys::now();
+        let capped = sink::lift_cap();
+        if capped {
+            lines::drop_pending();
         }
-        sys::restore_signals(signals);
+        lines::calls(now, true);
+        snapshot::snap("exec");
+        if !capped {
+            lines::flush_group();
+        }
+        lines::exec(now);
+        if capped {
+            sink::restore_cap();
+        }
+        // SAFETY: the lock is held; where the program has one thread it is this one.
+        unsafe {
+            if SINK.trouble == 0 && snapshot::program_threads() == Some(writer::alive() as u64) {
+                spool::take_name();
+            }
+        }
     });
 }

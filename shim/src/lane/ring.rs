@@ -33,23 +33,17 @@ const fn fits(at: u64, len: u64) -> bool {
 /// `hot` is this thread's and set up.
 #[inline(always)]
 pub unsafe fn push<const N: usize>(hot: *mut Hot, words: [u64; N]) {
-    // SAFETY: the reserved words are ours alone.
-    unsafe {
-        let at = xadd(&raw mut (*hot).cur, N as u64 * 8);
-        if fits(at, N as u64 * 8) {
-            put(at, words.as_ptr(), N);
-        } else {
-            push_in_new_block(hot, words.as_ptr(), N, at);
-        }
-    }
+    // SAFETY: the caller's hot. What does not fit counts as lost.
+    unsafe { push_of_stacks(hot, words) };
 }
 
 /// Puts a record about stacks into the ring; false: there is no room.
 ///
 /// # Safety
 /// As [`push`].
+#[inline(always)]
 pub unsafe fn push_of_stacks<const N: usize>(hot: *mut Hot, words: [u64; N]) -> bool {
-    // SAFETY: as for push.
+    // SAFETY: the reserved words are ours alone.
     unsafe {
         let at = xadd(&raw mut (*hot).cur, N as u64 * 8);
         if fits(at, N as u64 * 8) {

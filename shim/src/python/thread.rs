@@ -8,21 +8,12 @@
 use super::codes;
 use super::interpreter::Interpreter;
 use super::layout::NONE;
-use crate::sys::{self, sys};
+use crate::sys;
 
 /// Whether `p` can be the address of an object or a frame.
 #[inline(always)]
 pub fn plausible(p: u64) -> bool {
     p & 7 == 0 && p.wrapping_sub(0x1_0000) < (1 << 47) - 0x1_0000
-}
-
-/// This thread's handle, which is `pthread_self()`: the first word of its control block is the block's own address.
-#[inline(always)]
-fn own_handle() -> u64 {
-    let p: u64;
-    // SAFETY: by the ABI.
-    unsafe { core::arch::asm!("mov {p}, qword ptr fs:[0]", p = out(reg) p, options(nostack, readonly, preserves_flags)) };
-    p
 }
 
 /// The innermost frame of this thread, 0: no Python here.
@@ -37,7 +28,7 @@ pub fn top(i: &Interpreter, ground: &mut Ground) -> u64 {
         {
             state = in_subinterpreter(i, state);
         }
-        if !plausible(state as u64) || read(state, i.layout.thread_id) != own_handle() {
+        if !plausible(state as u64) || read(state, i.layout.thread_id) != sys::thread_block() {
             return 0;
         }
         let ender = read(i.runtime, i.layout.finalizing);
@@ -169,10 +160,8 @@ unsafe fn before(i: &Interpreter, top: u64, ground: &mut Ground) -> u64 {
 
 /// Copies words from memory that may be none, by the kernel: how many bytes, or a negative error.
 pub fn peek<const N: usize>(from: u64, to: &mut [u64; N]) -> i64 {
-    let len = size_of::<[u64; N]>() as u64;
-    let (local, remote) = ([to.as_mut_ptr() as u64, len], [from, len]);
-    // SAFETY: the kernel writes into a variable.
-    unsafe { sys!(libc::SYS_process_vm_readv, sys::getpid(), local.as_ptr(), 1, remote.as_ptr(), 1, 0) }
+    // SAFETY: a variable of that size.
+    unsafe { sys::copy_own(from, to.as_mut_ptr().cast(), size_of::<[u64; N]>()) }
 }
 
 /// Up to 3.11 thread storage has the state of the interpreter that this thread was first in. The one it runs in now holds the lock of all
@@ -190,7 +179,7 @@ unsafe fn in_subinterpreter(i: &Interpreter, first: *const u8) -> *const u8 {
         let state = holder();
         let mut handle = [0u64];
         let n = peek(state as u64 + i.layout.thread_id as u64, &mut handle);
-        if n == 8 && handle[0] == own_handle() { state } else { first }
+        if n == 8 && handle[0] == sys::thread_block() { state } else { first }
     }
 }
 

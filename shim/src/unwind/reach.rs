@@ -9,7 +9,7 @@
 //! To prove a page is to have the kernel read it: `rt_sigprocmask` with a `how` that does not exist reads the set first and then refuses.
 //! No memory is written, no descriptor needed, and no sandbox forbids it.
 
-use crate::sys::sys;
+use crate::sys::{self, sys};
 
 const PAGE: u64 = 4096;
 /// The most of a stack that is looked at page by page, and of the first thread's that is taken for granted: the kernel keeps 128 MiB
@@ -144,9 +144,7 @@ impl Reach {
 /// The anchor of the calling thread.
 #[inline(always)]
 pub fn anchor() -> u64 {
-    let block: u64;
-    // SAFETY: the first word of a thread's control block is its own address, by the ABI.
-    unsafe { core::arch::asm!("mov {p}, qword ptr fs:[0]", p = out(reg) block, options(nostack, readonly, preserves_flags)) };
+    let block = sys::thread_block();
     // SAFETY: written once, before.
     let (first, top) = unsafe { (FIRST.block, FIRST.top) };
     if block == first { top } else { block }
@@ -170,10 +168,9 @@ pub fn settle() {
     if find.is_null() {
         return;
     }
-    let block: u64;
-    // SAFETY: as in `anchor`; the C library's function, which reads a vector that never changes; one thread.
+    let block = sys::thread_block();
+    // SAFETY: the C library's function, which reads a vector that never changes; one thread.
     unsafe {
-        core::arch::asm!("mov {p}, qword ptr fs:[0]", p = out(reg) block, options(nostack, readonly, preserves_flags));
         let find: unsafe extern "C" fn(u64) -> u64 = core::mem::transmute(find);
         // Sixteen random bytes, among the strings above the first frame.
         let top = find(libc::AT_RANDOM) & !7;

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use crate::analyze::profile::Profile;
 use crate::analyze::report::Frame;
 use crate::analyze::views::{Measure, label};
+use crate::model::units::whole;
 
 /// Types of a sample's values, in their order: name, unit.
 const VALUES: [(&str, &str); 5] = [
@@ -88,7 +89,7 @@ pub fn write(profile: &Profile, measure: Measure, out: &mut impl Write) -> io::R
             m.message(2, |s| {
                 s.packed(1, stack.frames.iter().map(|f| *f as u64 + 1));
                 let [peak, leaked, temporary, total] =
-                    [Measure::Peak, Measure::Leaked, Measure::Temporary, Measure::Total].map(|m| m.of(sums).max(0.0).round() as u64);
+                    [Measure::Peak, Measure::Leaked, Measure::Temporary, Measure::Total].map(|m| whole(m.of(sums)));
                 s.packed(2, [peak, leaked, temporary, total, sums.allocs.round() as u64]);
                 s.message(3, |l| {
                     l.int(1, pid);

@@ -9,6 +9,7 @@ use super::title;
 use crate::analyze::profile::Profile;
 use crate::analyze::report::Frame;
 use crate::analyze::views::Measure;
+use crate::model::units::whole;
 
 /// All measures, that asked for first.
 pub fn write(profile: &Profile, measure: Measure, out: &mut impl Write) -> io::Result<()> {
@@ -61,7 +62,7 @@ fn sampled(profile: &Profile, measure: Measure, extra: &mut Extra) -> Value {
     let (mut samples, mut weights) = (Vec::new(), Vec::new());
     for p in &profile.processes {
         for (stack, sums) in &p.rows {
-            let value = measure.of(sums).max(0.0).round() as u64;
+            let value = whole(measure.of(sums));
             if value == 0 {
                 continue;
             }

@@ -3,7 +3,7 @@
 
 use super::super::reach::readable;
 use crate::elf;
-use crate::sys::sys;
+use crate::sys;
 use crate::unwind::eh_frame::Tables;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
@@ -116,9 +116,8 @@ pub fn copy<const N: usize>(at: u64) -> Option<[u64; N]> {
 
 /// Copies `len` bytes from `at`, by the kernel; whether all could be read.
 pub fn copy_to(at: u64, to: *mut u8, len: usize) -> bool {
-    let (ours, theirs) = ([to as u64, len as u64], [at, len as u64]);
-    // SAFETY: reads this process's memory into `to`, which has room.
-    let n = unsafe { sys!(libc::SYS_process_vm_readv, pid(), ours.as_ptr(), 1, theirs.as_ptr(), 1, 0) };
+    // SAFETY: `to` has room.
+    let n = unsafe { sys::copy_own(at, to, len) };
     if n == -libc::ENOSYS as i64 || n == -libc::EPERM as i64 {
         // Forbidden here: looked at first.
         let last = (at + len as u64).saturating_sub(1);
@@ -131,11 +130,6 @@ pub fn copy_to(at: u64, to: *mut u8, len: usize) -> bool {
         return true;
     }
     n == len as i64
-}
-
-fn pid() -> i64 {
-    // SAFETY: no arguments.
-    unsafe { sys!(libc::SYS_getpid) }
 }
 
 /// Whether the list goes on where it ended, or is another one by now.
