@@ -15,5 +15,6 @@ pub mod cli;
 pub mod launch;
 pub mod model;
 pub mod output;
+mod parallel;
 pub mod symbols;
 pub mod trace;

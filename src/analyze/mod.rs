@@ -19,13 +19,12 @@ pub mod views;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::model::image::Interest;
 use crate::model::load::{Homeless, Loaded, Progress, load};
 use crate::model::modules::ModuleFile;
 use crate::model::sites::Instant;
+use crate::parallel::largest_first;
 use crate::symbols::Search;
 use crate::trace::family::{self, Member};
 use report::{Missing, Report, SAMPLES_SHOWN, SCHEMA, SNAPSHOTS_SHOWN};
@@ -121,28 +120,9 @@ fn not_a_trace(file: &Loaded) -> String {
     }
 }
 
-/// Reads the files side by side; the largest first, so that none is left for the end alone.
+/// Reads the files side by side.
 fn load_all(members: &[Member], homeless: &Homeless, options: &Options, progress: &Progress) -> Vec<Loaded> {
     let interest = Interest { sizes: options.sizes.clone(), samples: SAMPLES_SHOWN, snapshots: SNAPSHOTS_SHOWN, instant: options.instant };
-    let mut order: Vec<usize> = (0..members.len()).collect();
-    order.sort_by_key(|&i| std::cmp::Reverse(std::fs::metadata(&members[i].path).map_or(0, |m| m.len())));
-    let workers = match options.parallel {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        n => n,
-    };
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..workers.min(members.len()) {
-            scope.spawn(|| {
-                while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let loaded = load(&members[i], homeless, &interest, progress);
-                    done.lock().unwrap_or_else(|e| e.into_inner()).push((i, loaded));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap_or_else(|e| e.into_inner());
-    done.sort_by_key(|(i, _)| *i);
-    done.into_iter().map(|(_, loaded)| loaded).collect()
+    let len = |m: &Member| std::fs::metadata(&m.path).map_or(0, |m| m.len());
+    largest_first(members, options.parallel, len, |m| load(m, homeless, &interest, progress))
 }

@@ -10,11 +10,10 @@ pub mod pylines;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::model::modules::ModuleFile;
+use crate::parallel::largest_first;
 pub use files::Source;
 
 /// A function at an address, or one inlined there.
@@ -60,27 +59,7 @@ pub struct Wanted<'a> {
 /// Looks everything up, file by file, several files at a time. The answers are in the order of the questions.
 pub fn names(wanted: &[Wanted], search: &Search) -> Vec<ModuleNames> {
     let deadline = Instant::now() + search.time.unwrap_or(TIME);
-    let mut order: Vec<usize> = (0..wanted.len()).collect();
-    order.sort_by_key(|&i| std::cmp::Reverse(wanted[i].addresses.len()));
-    let workers = match search.parallel {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        n => n,
-    };
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..workers.min(wanted.len()) {
-            scope.spawn(|| {
-                while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let names = of_module(&wanted[i], search, deadline);
-                    done.lock().unwrap_or_else(|e| e.into_inner()).push((i, names));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap_or_else(|e| e.into_inner());
-    done.sort_by_key(|(i, _)| *i);
-    done.into_iter().map(|(_, names)| names).collect()
+    largest_first(wanted, search.parallel, |w| w.addresses.len() as u64, |w| of_module(w, search, deadline))
 }
 
 fn of_module(wanted: &Wanted, search: &Search, deadline: Instant) -> ModuleNames {
