@@ -201,6 +201,7 @@ unsafe fn begin_child() {
         writer::forget();
         thread_stacks::forget();
         callers::forget();
+        crate::phases::forget();
         lines::reset();
         lines::restart_counts();
         crate::cuda::forget();

@@ -46,6 +46,8 @@ pub struct Hot {
     pub gpu: u32,
     /// What the lane knows of its thread's stack; null where events get none.
     pub walker: *mut Walker,
+    /// Open phases of the thread that are left out.
+    pub left_out: u32,
 }
 
 /// One for every lane; wiped on fork.
@@ -353,6 +355,7 @@ pub fn acquire() -> *mut Hot {
         (*hot).lane = lane;
         (*hot).index = index;
         (*hot).gpu = 0;
+        (*hot).left_out = 0;
         (*hot).walker = callers::of_lane(index);
         if (*hot).rng == 0 {
             (*hot).rng = sys::now() ^ (tid as u64) << 32 | 1;

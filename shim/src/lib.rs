@@ -24,6 +24,7 @@ mod kinds;
 mod lane;
 mod lines;
 mod loaded;
+mod phases;
 mod proc;
 mod python;
 mod real;

@@ -4,11 +4,13 @@
 mod ends;
 mod groups;
 mod header;
+mod phases;
 mod stacks;
 
 pub use ends::{end, exec, mode_lowered, writing_ended};
 pub use groups::{drop_pending, flush_group};
 pub use header::header_now;
+pub use phases::phase;
 pub use stacks::{code, loaded, nodes};
 
 use crate::lane::LANES;

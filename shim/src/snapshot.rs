@@ -9,7 +9,7 @@ use crate::table::TABLE;
 use crate::text::Text;
 use crate::{kinds, lines, proc, sink, writer, zst};
 use core::ffi::CStr;
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use libc::c_int;
 
 /// A file kept open, with its identity.
@@ -28,6 +28,11 @@ static mut CG_CURRENT: Kept = NONE;
 static mut CG_PEAK: Kept = NONE;
 static mut CG_VERSION: u64 = 0;
 static mut CG_LIMIT: u64 = u64::MAX;
+
+static mut IO: Kept = NONE;
+
+/// When recording began.
+static STARTED: AtomicU64 = AtomicU64::new(0);
 
 /// RSS at the last snapshot of a peak, and when it was taken and what it cost.
 static mut PEAK: u64 = 0;
@@ -78,11 +83,13 @@ impl Kept {
 pub fn open() {
     // SAFETY: one thread; literals are zero-terminated.
     unsafe {
-        for k in [&raw mut STATUS, &raw mut ROLLUP, &raw mut CG_CURRENT, &raw mut CG_PEAK] {
+        for k in [&raw mut STATUS, &raw mut ROLLUP, &raw mut IO, &raw mut CG_CURRENT, &raw mut CG_PEAK] {
             (*k).shut();
         }
         STATUS = Kept::of_process(c"/proc/self/status");
         ROLLUP = Kept::of_process(c"/proc/self/smaps_rollup");
+        IO = Kept::of_process(c"/proc/self/io");
+        STARTED.store(sys::now(), Relaxed);
         PEAK = 0;
         PEAK_AT = 0;
         PEAK_COST = 0;
@@ -229,25 +236,68 @@ pub fn sample(now: u64) {
     }
 }
 
+/// When recording began.
+pub fn started() -> u64 {
+    STARTED.load(Relaxed)
+}
+
 /// The layered snapshot. The lock is held, or one thread exists.
 pub fn snap(why: &str) {
     let begun = sys::now();
     // SAFETY: the lock is held, or one thread exists.
     unsafe {
-        let mut t = Text::over(&mut *(&raw mut TEXT));
-        t.str("{\"type\":\"snap\"").field("t", begun).str(",\"why\":\"").str(why).str("\"");
-        if let Some(s) = status() {
-            t.field("rss", s.rss).field("hwm", s.hwm).field("vm_peak", s.peak).field("size", s.size).field("anon", s.anon);
-            t.field("file", s.file).field("shmem", s.shmem).field("swap", s.swap).field("hugetlb", s.hugetlb).field("stk", s.stk);
-            if why != "start" {
-                PEAK = PEAK.max(s.rss);
-            }
+        let mut t = begin(begun, why);
+        if let Some(s) = layers(&mut t)
+            && why != "start"
+        {
+            PEAK = PEAK.max(s.rss);
         }
         if why != "start" {
             rollup(&mut t);
         }
-        usage(&mut t, "self", libc::RUSAGE_SELF);
-        usage(&mut t, "children", libc::RUSAGE_CHILDREN);
+        own(&mut t);
+        PEAK_AT = begun;
+        PEAK_COST = end(&mut t, begun);
+    }
+}
+
+/// The snapshot at the edge of a phase, of what does not grow with the program. The lock is held.
+pub fn edge(at: u64) {
+    // SAFETY: the lock is held.
+    unsafe {
+        let mut t = begin(at, "phase");
+        layers(&mut t);
+        end(&mut t, at);
+    }
+}
+
+unsafe fn begin(at: u64, why: &str) -> Text {
+    // SAFETY: the lock is held.
+    let mut t = Text::over(unsafe { &mut *(&raw mut TEXT) });
+    t.str("{\"type\":\"snap\"").field("t", at).str(",\"why\":\"").str(why).str("\"");
+    t
+}
+
+/// Ends the line and writes it; gives what it took.
+unsafe fn end(t: &mut Text, begun: u64) -> u64 {
+    let cost = sys::now() - begun;
+    t.field("cost_ns", cost).str("}\n");
+    sink::write(t.as_bytes());
+    cost
+}
+
+/// The layers that are there for the asking.
+unsafe fn layers(t: &mut Text) -> Option<Status> {
+    // SAFETY: the lock is held.
+    unsafe {
+        let s = status();
+        if let Some(s) = s {
+            t.field("rss", s.rss).field("hwm", s.hwm).field("vm_peak", s.peak).field("size", s.size).field("anon", s.anon);
+            t.field("file", s.file).field("shmem", s.shmem).field("swap", s.swap).field("hugetlb", s.hugetlb).field("stk", s.stk);
+        }
+        usage(t, "self", libc::RUSAGE_SELF);
+        usage(t, "children", libc::RUSAGE_CHILDREN);
+        io(t);
         if CG_VERSION > 0 {
             t.str(",\"cgroup\":{\"v\":").num(CG_VERSION);
             if let Some(v) = digits(CG_CURRENT.read()) {
@@ -263,13 +313,20 @@ pub fn snap(why: &str) {
         }
         let sums = lines::totals();
         t.signed("live", sums.live).signed("blocks", sums.blocks);
-        own(&mut t);
-        let cost = sys::now() - begun;
-        t.field("cost_ns", cost).str("}\n");
-        sink::write(t.as_bytes());
-        PEAK_AT = begun;
-        PEAK_COST = cost;
+        s
     }
+}
+
+/// Bytes read and written, by the program and from and to storage.
+unsafe fn io(t: &mut Text) {
+    // SAFETY: the lock is held.
+    let s = unsafe { IO.read() };
+    if s.is_empty() {
+        return;
+    }
+    t.str(",\"io\":{\"read\":").num(proc::field(s, b"rchar").unwrap_or(0));
+    t.field("written", proc::field(s, b"wchar").unwrap_or(0)).field("storage_read", proc::field(s, b"read_bytes").unwrap_or(0));
+    t.field("storage_written", proc::field(s, b"write_bytes").unwrap_or(0)).str("}");
 }
 
 unsafe fn rollup(t: &mut Text) {
@@ -321,7 +378,8 @@ pub fn own(t: &mut Text) {
             + lines::PRIVATE
             + writer::PRIVATE
             + zst::private()
-            + crate::callers::private();
+            + crate::callers::private()
+            + crate::phases::PRIVATE;
         t.str(",\"own\":{\"spool\":").num(SPOOL.bytes).field("private", private as u64).field("table", table);
         t.field("table_blocks", blocks).field("lanes", LANES.load(Relaxed) as u64).str("}");
     }

@@ -6,6 +6,7 @@
 
 pub mod gpu;
 pub mod live;
+pub mod phase;
 pub mod record;
 pub mod remote;
 pub mod spool;

@@ -103,6 +103,8 @@ pub mod op {
     pub const THREAD_END: u8 = 0x51;
     /// A child was made: pid, arg 0 fork 1 vfork 2 spawn; t_ns.
     pub const CHILD: u8 = 0x52;
+    /// An edge of a phase: see [`crate::phase`].
+    pub const PHASE: u8 = 0x53;
     /// A node of the lane's tree of native frames: its number; its parent's, the frame.
     pub const NODE: u8 = 0x54;
     /// A node of the lane's tree of Python frames: its number; its parent's, code << 32 | at.
@@ -114,6 +116,8 @@ pub mod op {
     pub const CODE: u8 = 0x57;
     /// Text of what the record before began: bytes in it; seven words of seven bytes, low byte first.
     pub const TEXT: u8 = 0x58;
+    /// A piece of a phase's name.
+    pub const PHASE_NAME: u8 = 0x59;
     /// First of the GPU rows, one op a kind: see [`super::gpu`].
     pub const GPU: u8 = super::gpu::FIRST_OP;
     /// Last of them.
@@ -215,6 +219,8 @@ const WORDS: [u8; 128] = {
     t[op::THREAD_START as usize] = 2;
     t[op::THREAD_END as usize] = 5;
     t[op::CHILD as usize] = 2;
+    t[op::PHASE as usize] = 7;
+    t[op::PHASE_NAME as usize] = 8;
     t[op::NODE as usize] = 3;
     t[op::PYNODE as usize] = 3;
     t[op::CODE as usize] = 2;

@@ -1,5 +1,5 @@
 //! The one list of hooked functions: signature and class. Real pointers ([`crate::real`]), exports, their test and the documentation
-//! come from it. The functions of the GPU's driver have a table of their own ([`crate::cuda`]). A line is `name(arguments) -> result, class;`.
+//! come from it. Of class `own` are those that the shim offers besides. The functions of the GPU's driver have a table of their own ([`crate::cuda`]). A line is `name(arguments) -> result, class;`.
 
 macro_rules! for_each_hook {
     ($m:ident) => {
@@ -76,6 +76,12 @@ macro_rules! for_each_hook {
     setns(fd: c_int, flags: c_int) -> c_int, process;
     _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(p: *mut c_void, size: i64, allocated: usize, reserved: usize, device: u16) -> (), torch;
     dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void, lookup;
+    getenv(name: *const c_char) -> *mut c_char, lookup;
+    secure_getenv(name: *const c_char) -> *mut c_char, lookup;
+    InitializeInjectionNvtx2(export: *const c_void) -> c_int, own;
+    memshim_phase_begin(name: *const c_char) -> (), own;
+    memshim_phase_end() -> (), own;
+    memshim_mark(name: *const c_char) -> (), own;
         }
     };
 }

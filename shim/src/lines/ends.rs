@@ -28,11 +28,24 @@ fn crowd() {
     sink::write(t.as_bytes());
 }
 
+/// Says how many phases are not in the trace.
+fn phases_left_out() {
+    let n = crate::phases::left_out();
+    if n > 0 {
+        let mut b = [0u8; 256];
+        let mut t = Text::over(&mut b);
+        t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":\"").num(n);
+        t.str(" phases and marks came faster than 2,000 a second: they are not in the trace; MEMSHIM_MODE=full records all\"}\n");
+        sink::write(t.as_bytes());
+    }
+}
+
 /// Writes the `end` line.
 pub fn end(how: &str, code: Option<i32>) {
     live_names();
     flush_side();
     crowd();
+    phases_left_out();
     let s = totals();
     let mut t = stage();
     t.str("{\"type\":\"end\"").field("t", sys::now()).str(",\"how\":\"").str(how).str("\",\"code\":");

@@ -1,0 +1,99 @@
+//! Phases: the edges that a thread puts into its ring, and the names they speak of.
+//!
+//! ```text
+//! PHASE        arg = what | source << 4 | usage known << 8, low = number of the name;
+//!              t_ns, range, live usable bytes, cpu ns, minor << 32 | major faults, voluntary << 32 | other switches
+//! PHASE_NAME   arg = piece | 0x800 for the domain's, low = number; seven words of seven bytes, low byte first
+//! ```
+
+/// What happens at an edge, by number.
+pub const WHATS: [&str; 3] = ["begin", "end", "mark"];
+
+/// Numbers of [`WHATS`].
+#[allow(missing_docs)]
+pub mod what {
+    pub const BEGIN: u64 = 0;
+    pub const END: u64 = 1;
+    pub const MARK: u64 = 2;
+}
+
+/// Who says so, by number.
+pub const SOURCES: [&str; 8] = ["nvtx", "python", "symbol", "output", "mark", "api", "process", "auto"];
+
+/// Numbers of [`SOURCES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Source {
+    /// A range or mark of NVIDIA's tools extension.
+    Nvtx = 0,
+    /// A Python function that a rule names.
+    Python = 1,
+    /// A native function that a rule names.
+    Symbol = 2,
+    /// A line that the program printed.
+    Output = 3,
+    /// Somebody outside (`memshim mark`).
+    Mark = 4,
+    /// The program itself, by our own functions.
+    Api = 5,
+    /// What the process did as such: imports, children, its exit.
+    Process = 6,
+    /// The analyser, from the curve of the memory.
+    Auto = 7,
+}
+
+/// An edge's 12-bit argument.
+pub const fn edge(what: u64, source: Source, usage: bool) -> u64 {
+    what | (source as u64) << 4 | (usage as u64) << 8
+}
+
+/// What [`edge`] was given: what, source, whether the usage words are known.
+pub const fn parts(arg: u64) -> (u64, u64, bool) {
+    (arg & 15, arg >> 4 & 15, arg >> 8 & 1 != 0)
+}
+
+/// Flag of a piece that is of the domain.
+pub const OF_DOMAIN: u64 = 0x800;
+/// Bytes of a piece.
+pub const PIECE: usize = 49;
+
+/// The words of a piece of text.
+pub fn words(text: &[u8]) -> [u64; 7] {
+    let mut words = [0; 7];
+    for (i, c) in text.iter().take(PIECE).enumerate() {
+        if let Some(w) = words.get_mut(i / 7) {
+            *w |= (*c as u64) << (8 * (i % 7));
+        }
+    }
+    words
+}
+
+/// How many bytes of `text` the next piece takes: whole characters, where it is UTF-8.
+pub fn cut(text: &[u8], most: usize) -> usize {
+    if text.len() <= most {
+        return text.len();
+    }
+    let is_inside = |at: usize| text.get(at).is_some_and(|c| c & 0xc0 == 0x80);
+    (most.saturating_sub(3)..=most).rev().find(|&at| !is_inside(at)).unwrap_or(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_end_between_characters() {
+        let text = "ab€".as_bytes();
+        assert_eq!((cut(text, 5), cut(text, 4), cut(text, 3), cut(text, 2)), (5, 2, 2, 2));
+        assert_eq!(cut(&[0x80; 9], 8), 8);
+    }
+
+    #[test]
+    fn text_survives_its_words() {
+        let text: Vec<u8> = (1..=49).collect();
+        let mut back = [0; 49];
+        assert_eq!(crate::gpu::text(&words(&text), &mut back), 49);
+        assert_eq!(&back[..], &text[..]);
+        assert_eq!(parts(edge(what::MARK, Source::Auto, true)), (2, 7, true));
+    }
+}

@@ -1,0 +1,202 @@
+//! Phases as the process itself tells of them: edges (a begin, an end, a mark) go through the calling thread's ring, so that each has its
+//! exact place among the thread's heap events. Who tells: [`nvtx`], rules for functions, and the program by [`api`].
+//!
+//! An edge costs about a microsecond: the clock, the process's CPU time and usage, the live bytes of all lanes. The layers of memory as the
+//! kernel sees them come with it as long as that takes less than 1 % of the time (see [`layers`]). Not for: what a phase needed, which is
+//! the reader's matter.
+
+mod api;
+mod names;
+mod nvtx;
+
+pub use memshim_format::phase::Source;
+pub use names::{PRIVATE, name};
+
+use crate::config::{CONFIG, COUNT, FAST};
+use crate::hooks::heap::ready;
+use crate::lane::{Hot, LANES, push};
+use crate::sys::{self, sys};
+use crate::{drain, lines, snapshot, spool};
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use memshim_format::phase::{edge, what};
+use memshim_format::record::{ARG_WORD, op, start};
+
+/// A phase of the calling thread begins.
+pub fn begin(source: Source, name: u32) {
+    let hot = ready();
+    // SAFETY: hot is null or this thread's.
+    unsafe {
+        if !hot.is_null() && !is_left_out(hot) {
+            tell(hot, what::BEGIN, source, name, 0);
+        }
+    }
+}
+
+/// The calling thread's innermost open phase of this source ends.
+pub fn end(source: Source) {
+    end_in(source, 0);
+}
+
+/// The same of those in one domain; a domain is the number of its name.
+fn end_in(source: Source, domain: u32) {
+    let hot = ready();
+    // SAFETY: as above.
+    unsafe {
+        if hot.is_null() {
+            return;
+        }
+        if (*hot).left_out > 0 {
+            (*hot).left_out -= 1;
+        } else {
+            tell(hot, what::END, source, domain, 0);
+        }
+    }
+}
+
+/// A phase begins that any thread may end. Its number, where its program has none for it; 0: it is left out.
+fn begin_range(source: Source, name: u32, number: Option<u64>) -> u64 {
+    static RANGES: AtomicU64 = AtomicU64::new(0);
+    let hot = ready();
+    if hot.is_null() || is_too_much() {
+        return number.unwrap_or(0);
+    }
+    let range = number.unwrap_or_else(|| RANGES.fetch_add(1, Relaxed) + 1);
+    // SAFETY: hot is this thread's.
+    unsafe { tell(hot, what::BEGIN, source, name, range) };
+    range
+}
+
+/// It ends.
+fn end_range(source: Source, range: u64) {
+    let hot = ready();
+    if !hot.is_null() && range != 0 {
+        // SAFETY: hot is this thread's.
+        unsafe { tell(hot, what::END, source, 0, range) };
+    }
+}
+
+/// Something happens now.
+pub fn mark(source: Source, name: u32) {
+    let hot = ready();
+    if !hot.is_null() && !is_too_much() {
+        // SAFETY: hot is this thread's.
+        unsafe { tell(hot, what::MARK, source, name, 0) };
+    }
+}
+
+/// Edges told of.
+static TOLD: AtomicU64 = AtomicU64::new(0);
+/// Phases and marks left out.
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+/// Nanoseconds that usage and layers took.
+static SPENT: AtomicU64 = AtomicU64::new(0);
+
+/// So many at once, and so many a second, in fast mode: the size of its trace is bounded by time.
+const AT_ONCE: u64 = 100_000;
+const A_SECOND: u64 = 2_000;
+
+/// Phases and marks that were too many.
+pub fn left_out() -> u64 {
+    LEFT_OUT.load(Relaxed)
+}
+
+/// A forked child begins anew.
+pub fn forget() {
+    TOLD.store(0, Relaxed);
+    LEFT_OUT.store(0, Relaxed);
+    SPENT.store(0, Relaxed);
+}
+
+fn since_start() -> u64 {
+    sys::now().saturating_sub(snapshot::started())
+}
+
+fn is_too_much() -> bool {
+    // SAFETY: settings are read-only.
+    let fast = unsafe { CONFIG.mode } == FAST;
+    let told = TOLD.load(Relaxed);
+    let too_much = fast && told > AT_ONCE && told - AT_ONCE > since_start() / 1_000_000 * A_SECOND / 1000;
+    if too_much {
+        LEFT_OUT.fetch_add(1, Relaxed);
+    }
+    too_much
+}
+
+/// Whether a phase that begins is left out, with all that begin inside it.
+unsafe fn is_left_out(hot: *mut Hot) -> bool {
+    // SAFETY: the caller's hot.
+    unsafe {
+        let out = (*hot).left_out > 0 || is_too_much();
+        (*hot).left_out += out as u32;
+        out
+    }
+}
+
+/// Whether looking at the process has cost less than 1 % of the time so far, 20 ms given.
+fn may_look() -> bool {
+    SPENT.load(Relaxed) < 20_000_000 + since_start() / 100
+}
+
+unsafe fn tell(hot: *mut Hot, what: u64, source: Source, name: u32, range: u64) {
+    // SAFETY: the caller's hot.
+    unsafe {
+        if (*hot).mode == COUNT {
+            return;
+        }
+        TOLD.fetch_add(1, Relaxed);
+        sys::keep_errno(|| {
+            names::tell(hot, name);
+            let t = sys::now();
+            let look = may_look();
+            let usage = if look { usage() } else { [0; 3] };
+            let start = start(op::PHASE, edge(what, source, look), name as u64);
+            push(hot, [start, t, range & ARG_WORD, live(), usage[0], usage[1], usage[2]]);
+            if look {
+                if what != memshim_format::phase::what::MARK {
+                    layers(t);
+                }
+                SPENT.fetch_add(sys::now() - t, Relaxed);
+            }
+        });
+    }
+}
+
+/// Live usable bytes of the process.
+fn live() -> u64 {
+    let lanes = LANES.load(Acquire);
+    // SAFETY: lanes below LANES exist.
+    let sum: i64 = (0..lanes).map(|i| unsafe { (*spool::lane(i)).live.load(Relaxed) }).sum();
+    sum.max(0) as u64
+}
+
+/// CPU time, page faults and switches of the process, as the words of an edge.
+fn usage() -> [u64; 3] {
+    // SAFETY: rusage is plain data.
+    unsafe {
+        let mut r: libc::rusage = core::mem::zeroed();
+        sys!(libc::SYS_getrusage, libc::RUSAGE_SELF, &raw mut r);
+        let ns = |v: libc::timeval| v.tv_sec as u64 * 1_000_000_000 + v.tv_usec as u64 * 1000;
+        let both = |high: i64, low: i64| (high as u64 & 0x7fff_ffff) << 32 | low as u64 & 0xffff_ffff;
+        [ns(r.ru_utime) + ns(r.ru_stime), both(r.ru_minflt, r.ru_majflt), both(r.ru_nvcsw, r.ru_nivcsw)]
+    }
+}
+
+/// The layers of memory at an edge. In fast mode the exact counts too: so a lane's highest live bytes are known from edge to edge. Whoever
+/// drains is waited for a moment only.
+fn layers(t: u64) {
+    const TRIES: u32 = 200;
+    let signals = sys::block_signals();
+    let me = sys::gettid();
+    if (0..TRIES).any(|_| {
+        core::hint::spin_loop();
+        drain::try_lock(me)
+    }) {
+        // SAFETY: settings are read-only.
+        if unsafe { CONFIG.mode } == FAST {
+            lines::calls(t, true);
+        }
+        snapshot::edge(t);
+        drain::unlock();
+    }
+    sys::restore_signals(signals);
+}
