@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::offspring;
 use super::report::{EndKind, GpuTransfer, JobGpu, Report, Run};
 use crate::model::units::Bytes;
 
@@ -9,6 +10,7 @@ use crate::model::units::Bytes;
 pub fn complete(report: &mut Report) {
     order(&mut report.runs);
     children_peaks(&mut report.runs);
+    offspring::in_phases(&mut report.runs, high);
     let runs = &report.runs;
     let job = &mut report.job;
     job.processes =

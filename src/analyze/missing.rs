@@ -7,7 +7,7 @@ use crate::model::load::Loaded;
 use crate::model::units::Nanos;
 
 /// Of one image.
-pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End) -> Vec<Missing> {
+pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_phases: u64) -> Vec<Missing> {
     let t = &image.totals;
     let seen = &image.seen;
     let mut all = Vec::new();
@@ -44,6 +44,11 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End) -> Vec
     add("calls of mmap and the like", image.maps.late, "they came too late to be put in order, or twice");
     add("calls of mmap and the like", image.maps.unknown, "of a kind this version does not know");
     add("histories of mapped regions", image.maps.regions_left_out, "more than are kept; their bytes are in the sums");
+    let phases = &image.phases;
+    add("phases", more_phases, "they took less time than those listed, which are as many as there is room for");
+    add("phases", phases.left_out, "more begins and ends than are kept");
+    add("ends of phases", phases.unmatched, "no phase of their kind was open on their thread");
+    add("edges of phases", phases.unknown, "of a kind this version does not know");
     if seen.running {
         add("the latest events", 1, "the process is running: they are in its memory and come with its next batch");
     }

@@ -7,13 +7,16 @@ pub mod heap;
 pub mod job;
 pub mod maps;
 pub mod missing;
+pub mod offspring;
 pub mod owner;
+pub mod phases;
 pub mod profile;
 pub mod report;
 pub mod rss;
 pub mod run;
 pub mod sites;
 pub mod stacks;
+pub mod steps;
 pub mod suppressions;
 pub mod views;
 

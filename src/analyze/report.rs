@@ -10,8 +10,10 @@ use serde::Serialize;
 use crate::model::units::Bytes;
 
 mod gpu;
+mod phases;
 mod sites;
 pub use gpu::*;
+pub use phases::*;
 pub use sites::*;
 
 /// Version of the JSON: grows when a key changes its meaning (which the contract forbids within a major release).
@@ -64,6 +66,9 @@ pub struct Run {
     pub gpu: Option<Gpu>,
     pub rss: Rss,
     pub children: Children,
+    /// In the order in which they began first.
+    pub phases: Vec<Phase>,
+    pub marks: Vec<Mark>,
     /// By bytes allocated, most first; at most [`THREADS_SHOWN`].
     pub threads: Vec<Thread>,
     pub threads_total: u64,

@@ -5,7 +5,7 @@ use super::clock::rfc3339;
 use super::ending::ending;
 use super::report::{Children, Mode, Run, SAMPLES_SHOWN, Sample, THREADS_SHOWN, Thread};
 use super::stacks::{FrameTable, Names};
-use super::{gpu, heap, maps, missing, rss, sites};
+use super::{gpu, heap, maps, missing, phases, rss, sites};
 use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
 use crate::model::units::{Bytes, Nanos};
@@ -42,6 +42,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     let end = ending(h, seen, next_image);
     let events = heap::events(&image, mode);
     let maps = maps::maps(&image);
+    let (phases, more_phases) = phases::phases(&image, mode);
     let sites = sites::sites(&image, names, frames, options);
     Run {
         sites: sites.sites,
@@ -73,6 +74,8 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
             count: seen.child_count,
             rusage_maxrss_bytes: seen.children_usage.as_ref().and_then(|u| u.get("maxrss")).and_then(Value::as_u64).map(Bytes),
         },
+        phases,
+        marks: phases::marks(&image),
         threads: threads(&image),
         threads_total: image.threads_total,
         samples: samples(&image),
@@ -80,7 +83,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         own: seen.own.clone(),
         outside: seen.outside.clone(),
         notes: seen.notes.clone(),
-        missing: missing::of_image(&image, &events, mode, &end),
+        missing: missing::of_image(&image, &events, mode, &end, more_phases),
         file,
         recovered: seen.recovered,
         events,

@@ -69,7 +69,9 @@ impl Counts {
 
     /// Reads one line. Cumulative rows never go back: an older line (a trace beside a newer spool) changes nothing. Which is the older is
     /// told by the counts as well: a spool knows the time of its last stamp only, which may be before the trace's last line.
-    pub fn read(&mut self, line: &Calls) {
+    ///
+    /// Gives what was live at most since the line before: at least so much, at most so much.
+    pub fn read(&mut self, line: &Calls) -> (i64, i64) {
         self.seen = true;
         let known = |func: usize| self.by_fn.get(func).map_or(0, |row| row.0);
         let ahead = line.fns.iter().any(|&(func, calls, _)| func < FN_MAX && calls > known(func));
@@ -124,6 +126,7 @@ impl Counts {
         }
         // Of many lanes not each line has the rows.
         self.saw(line.live, Some(line.blocks), line.t);
+        (exact.max(self.level) + self.inherited, upper + self.inherited)
     }
 
     /// So much was live when a snapshot was taken, which can be between two lines.

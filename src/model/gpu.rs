@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use memshim_format::gpu::{context, graph, kind, name, state, stream};
 
+use super::phases::{Metric, PhaseBook};
 use crate::trace::gpurow::{Event, GpuRow};
 use graphs::Graphs;
 use memory::Memory;
@@ -73,7 +74,7 @@ impl Gpu {
     }
 
     /// A row as it stands in the trace.
-    pub fn add(&mut self, mut row: GpuRow) {
+    pub fn add(&mut self, mut row: GpuRow, phases: &mut PhaseBook) {
         if let GpuRow::Event(e) = &mut row {
             let tid = |lane: u32| self.threads.get(&lane).copied().unwrap_or(lane);
             if e.kind == kind::BUSY {
@@ -92,66 +93,83 @@ impl Gpu {
             GpuRow::Event(e) if e.kind == kind::TIME => {
                 self.end.transfers.time(&e, &mut self.end.streams, &mut self.end.graphs);
             }
-            GpuRow::Event(e) => self.order(e),
+            GpuRow::Event(e) => self.order(e, phases),
         }
     }
 
-    fn order(&mut self, e: Event) {
+    fn order(&mut self, e: Event, phases: &mut PhaseBook) {
         if e.ticket <= self.done {
             // Late, or once more from a spool.
             if self.gaps.remove(&e.ticket) {
-                self.apply(e);
+                self.apply(e, phases);
             }
             return;
         }
         self.held.insert(e.ticket, e);
         if self.held.len() > HELD {
-            self.next();
+            self.next(phases);
         }
     }
 
-    fn next(&mut self) -> bool {
+    fn next(&mut self, phases: &mut PhaseBook) -> bool {
         let Some((ticket, e)) = self.held.pop_first() else { return false };
         let missing = (self.done.saturating_add(1)..ticket).take(GAPS.saturating_sub(self.gaps.len()));
         self.gaps.extend(missing);
         self.done = ticket;
-        self.apply(e);
+        self.apply(e, phases);
         true
     }
 
-    fn apply(&mut self, e: Event) {
+    fn apply(&mut self, e: Event, phases: &mut PhaseBook) {
+        self.play(&e);
+        let memory = &self.end.memory;
+        match e.kind {
+            kind::ALLOC | kind::FREE | kind::MAP | kind::CONTEXT => {
+                let live: i64 = memory.devices.values().map(|d| d.live.live).sum();
+                phases.note(Metric::Gpu, e.t, live.max(0) as u64);
+                phases.note(Metric::Pinned, e.t, memory.pinned.live.max(0) as u64);
+            }
+            kind::COPY => {
+                phases.note(Metric::H2d, e.t, self.end.transfers.bytes(0));
+                phases.note(Metric::D2h, e.t, self.end.transfers.bytes(1));
+            }
+            _ => {}
+        }
+    }
+
+    fn play(&mut self, e: &Event) {
         self.seen += 1;
         let end = &mut self.end;
         if e.code != 0 {
             *end.failed.entry((e.call.to_string(), e.code)).or_default() += 1;
         }
         match e.kind {
-            kind::ALLOC => end.memory.alloc(&e),
-            kind::FREE => end.memory.free(&e),
-            kind::MAP => end.memory.map(&e),
-            kind::COPY => end.transfers.copy(&e, &mut end.streams, &mut end.graphs),
+            kind::ALLOC => end.memory.alloc(e),
+            kind::FREE => end.memory.free(e),
+            kind::MAP => end.memory.map(e),
+            kind::COPY => end.transfers.copy(e, &mut end.streams, &mut end.graphs),
             kind::STREAM => match e.flags {
-                stream::CREATE => end.streams.create(&e),
-                stream::DESTROY => end.streams.destroy(&e),
-                stream::WAIT => end.streams.wait(&e),
+                stream::CREATE => end.streams.create(e),
+                stream::DESTROY => end.streams.destroy(e),
+                stream::WAIT => end.streams.wait(e),
                 _ => {}
             },
-            kind::BUSY => end.streams.busy(&e),
-            kind::GRAPH if e.flags & 0xff == graph::LAUNCH => end.transfers.launch(&e, &mut end.streams, &mut end.graphs),
-            kind::GRAPH => end.graphs.event(&e),
+            kind::BUSY => end.streams.busy(e),
+            kind::GRAPH if e.flags & 0xff == graph::LAUNCH => end.transfers.launch(e, &mut end.streams, &mut end.graphs),
+            kind::GRAPH => end.graphs.event(e),
             kind::STATE if e.flags & 0xff == state::UNTIMED => end.untimed = end.untimed.saturating_add(e.words[0]),
-            kind::STATE => end.memory.state(&e),
+            kind::STATE => end.memory.state(e),
             kind::CONTEXT if e.flags == context::END => {
-                end.memory.context_ends(&e);
-                end.streams.context_ends(&e);
+                end.memory.context_ends(e);
+                end.streams.context_ends(e);
             }
             _ => {}
         }
     }
 
     /// All rows have come. `None`: the image never called a driver.
-    pub fn finish(mut self, last: u64) -> Option<GpuEnd> {
-        while self.next() {}
+    pub fn finish(mut self, last: u64, phases: &mut PhaseBook) -> Option<GpuEnd> {
+        while self.next(phases) {}
         if self.seen == 0 && self.names.is_empty() && self.unknown == 0 {
             return None;
         }
@@ -187,8 +205,9 @@ mod tests {
     fn feed(rows: &str) -> GpuEnd {
         let rows: Vec<GpuRow> = serde_json::from_str(rows).unwrap();
         let mut gpu = Gpu::default();
-        rows.into_iter().for_each(|row| gpu.add(row));
-        gpu.finish(1000).unwrap()
+        let mut phases = PhaseBook::default();
+        rows.into_iter().for_each(|row| gpu.add(row, &mut phases));
+        gpu.finish(1000, &mut phases).unwrap()
     }
 
     #[test]

@@ -4,15 +4,17 @@
 //! blocks are resolved, the steps put in order (`merge`) and played (`track`).
 
 use std::cell::LazyCell;
+use std::collections::HashMap;
 
 use super::batch::{Decode, Handover, LaneState, Steps, Totals};
 use super::endings::{self, Ending};
 use super::kinds::KindTable;
 use super::merge::{self, Window};
+use super::phases::{HeapAt, HeapEdge};
 use super::sites::{self, Instant, SiteBook, SitesEnd};
 use super::stacks::Stacks;
 use super::threads::ThreadBook;
-use super::track::{Peak, Played, Track};
+use super::track::{Cut, Peak, Played, Track};
 use crate::trace::column::Column;
 use crate::trace::line::{Ev, Kinds};
 
@@ -28,6 +30,8 @@ struct Batch {
     foreign: Vec<Ending>,
     handed: Vec<Handover>,
     t1: u64,
+    /// Edges of phases in it, and what of the phase was freed straight after each.
+    settling: Vec<(u32, i64)>,
 }
 
 /// See the module.
@@ -58,6 +62,9 @@ pub struct Heap {
     last: Vec<Option<u64>>,
     /// Batches of a group that their lane had one in already: written twice around a crash.
     pub doubled: u64,
+    /// Edges of phases that the replay has not come to, and what of each phase was freed straight after.
+    edges: Vec<HeapEdge>,
+    settling: HashMap<u32, i64>,
     /// Settled bytes before the group that is being read, and the most in one group.
     settled: (u64, u64),
 }
@@ -73,6 +80,8 @@ pub struct HeapEnd {
     pub live_blocks: u64,
     /// Where allocations have stacks.
     pub sites: Option<SitesEnd>,
+    /// At the edges of phases, in the order of the replay.
+    pub phases: Vec<HeapAt>,
 }
 
 /// What a heap is told before its first event.
@@ -112,7 +121,14 @@ impl Heap {
             last: Vec::new(),
             doubled: 0,
             settled: (0, 0),
+            edges: Vec::new(),
+            settling: HashMap::new(),
         }
+    }
+
+    /// Edges of phases, before the lines of the groups that they are in.
+    pub fn expect(&mut self, edges: &mut Vec<HeapEdge>) {
+        self.edges.append(edges);
     }
 
     /// Adds rows to the dictionary; the number of rows that can't be.
@@ -202,6 +218,13 @@ impl Heap {
             Column::Ints(all) => decode.run(all.iter().copied()),
         }
         endings::resolve(&self.own, &mut self.lanes, &mut batch.steps, &mut self.kinds, &mut self.totals);
+        for edge in &self.edges {
+            if let (Some((lane, group, at)), Some(since)) = (edge.place, edge.since)
+                && (lane, group) == (ev.lane, ev.g)
+            {
+                batch.settling.push((edge.edge, settling(&self.own, &batch.steps, at, since)));
+            }
+        }
         self.own.clear();
         self.totals.miscounted += (batch.steps.len() as u64 != ev.n) as u64;
         batch.windows = merge::windows(&t, self.tick_ns, batch.steps.len(), ev.t0, ev.t1);
@@ -219,9 +242,10 @@ impl Heap {
             batch.foreign.clear();
         }
         self.settled = (self.totals.settled_bytes, self.settled.1.max(self.totals.settled_bytes - self.settled.0));
+        let end = batches.iter().map(|b| b.t1).max().unwrap_or(0);
+        let cuts = self.cuts(&mut batches, end);
         let windows: Vec<&[Window]> = batches.iter().map(|b| b.windows.as_slice()).collect();
         let runs = LazyCell::new(|| merge::order(&windows));
-        let end = batches.iter().map(|b| b.t1).max().unwrap_or(0);
         for b in &batches {
             let lane = &self.lanes[b.lane as usize];
             threads.played(b.lane, self.requested.level_of(b.lane), &b.steps.requested, &b.handed, (lane.allocs, lane.bytes));
@@ -231,7 +255,13 @@ impl Heap {
                 batches.iter().map(|b| Played { lane: b.lane, windows: &b.windows, changes: changes(&b.steps) }).collect();
             track.play(&played, end, || runs.as_slice());
         };
-        play(&mut self.requested, |s| &s.requested);
+        if cuts.is_empty() {
+            play(&mut self.requested, |s| &s.requested);
+        } else {
+            let played: Vec<Played> =
+                batches.iter().map(|b| Played { lane: b.lane, windows: &b.windows, changes: &b.steps.requested }).collect();
+            self.requested.play_cut(&played, end, &runs, cuts);
+        }
         play(&mut self.usable, |s| &s.usable);
         if let Some(slack) = &mut self.slack {
             let of = |b: &Batch| b.steps.usable.iter().zip(&b.steps.requested).map(|(u, r)| u.wrapping_sub(*r)).collect::<Vec<i64>>();
@@ -254,13 +284,47 @@ impl Heap {
         for mut b in batches {
             b.steps.clear();
             b.handed.clear();
+            self.settling.extend(b.settling.drain(..));
             self.spare.push(b);
         }
+    }
+
+    /// The edges that belong to the group being ended, by time; the windows of its batches are split there.
+    fn cuts(&mut self, batches: &mut [Batch], end: u64) -> Vec<Cut> {
+        if self.edges.is_empty() {
+            return Vec::new();
+        }
+        let group = self.group.unwrap_or(0);
+        let is_due = |e: &mut HeapEdge| e.place.map_or(e.t <= end, |(_, g, _)| g <= group);
+        let mut due: Vec<HeapEdge> = self.edges.extract_if(.., is_due).collect();
+        due.sort_by_key(|e| e.t);
+        let mut cuts = Vec::with_capacity(due.len());
+        for e in due {
+            let at = |(lane, g, at): (u32, u64, u64)| {
+                let batch = batches.iter().position(|b| b.lane == lane && g == group)?;
+                Some((batch, usize::try_from(at).unwrap_or(usize::MAX).min(batches[batch].steps.len())))
+            };
+            let place = e.place.and_then(at);
+            for (i, b) in batches.iter_mut().enumerate() {
+                match place {
+                    Some((batch, step)) if batch == i => merge::split_at_step(&mut b.windows, step, e.t),
+                    _ => merge::split_at_time(&mut b.windows, e.t),
+                }
+            }
+            cuts.push(Cut { edge: e.edge, t: e.t, place });
+        }
+        cuts
     }
 
     /// Plays what is left.
     pub fn finish(mut self, sites: usize, threads: &mut ThreadBook) -> (HeapEnd, KindTable, Totals) {
         self.end_group(sites, threads);
+        let mut rest = std::mem::take(&mut self.edges);
+        rest.sort_by_key(|e| e.t);
+        rest.iter().for_each(|e| self.requested.cut_here(e.edge));
+        let settling = |edge: u32| self.settling.get(&edge).copied().unwrap_or(0);
+        let phases = self.requested.found.iter().map(|f| HeapAt { edge: f.edge, level: f.level, most: f.most, settling: settling(f.edge) });
+        let phases = phases.collect();
         let live_blocks = self.lanes.iter().map(|l| l.table.len()).sum();
         let selected = self.selected.map(|(bytes, count)| (bytes.finish(), count.finish()));
         let mut requested = self.requested.finish();
@@ -272,7 +336,24 @@ impl Heap {
             selected,
             live_blocks,
             sites: self.sites.map(SiteBook::finish),
+            phases,
         };
         (end, self.kinds, self.totals)
     }
+}
+
+/// Bytes of the blocks allocated since `since` that the lane frees straight after step `at`, before it does anything else: what the frame of a
+/// function that has just returned still held.
+fn settling(own: &[Ending], steps: &Steps, at: u64, since: u64) -> i64 {
+    let mut next = usize::try_from(at).unwrap_or(usize::MAX);
+    let first = own.partition_point(|e| (e.step as usize) < next);
+    let mut bytes = 0;
+    for e in own[first..].iter().take_while(|e| e.seq >= since) {
+        match steps.requested.get(next) {
+            Some(change) if e.step as usize == next && *change < 0 => bytes -= change,
+            _ => break,
+        }
+        next += 1;
+    }
+    bytes
 }

@@ -11,6 +11,7 @@ use super::gpu::{Gpu, GpuEnd};
 use super::heap::{self, Heap, HeapEnd};
 use super::kinds::KindTable;
 use super::mapfeed::{MapFeed, MapsEnd};
+use super::phases::{Metric, PhaseBook, PhasesEnd};
 use super::sites::Instant;
 use super::stacks::Stacks;
 use super::threads::{ThreadBook, ThreadUse};
@@ -40,6 +41,7 @@ pub struct Image {
     threads: ThreadBook,
     maps: MapFeed,
     gpu: Gpu,
+    phases: PhaseBook,
     stacks: Stacks,
     timeline: Timeline,
     snapshots_max: usize,
@@ -105,6 +107,7 @@ pub struct ImageEnd {
     pub maps: MapsEnd,
     /// `None` where no driver was called.
     pub gpu: Option<GpuEnd>,
+    pub phases: PhasesEnd,
     pub stacks: Stacks,
     pub timeline: Timeline,
     pub seen: Ended,
@@ -139,6 +142,7 @@ impl Image {
             threads: ThreadBook::default(),
             maps: MapFeed::new(header.page),
             gpu: Gpu::default(),
+            phases: PhaseBook::default(),
             timeline,
             snapshots_max: interest.snapshots.max(3),
             inherited,
@@ -166,7 +170,10 @@ impl Image {
             Line::Kinds(kinds) => self.end.bad_kinds += self.heap.define(&kinds),
             Line::Calls(calls) => {
                 self.at(calls.t);
-                self.counts.read(&calls);
+                let (lower, upper) = self.counts.read(&calls);
+                let level = self.counts.lanes_live();
+                self.phases.note_most(Metric::HeapLower, calls.t, level, lower);
+                self.phases.note_most(Metric::HeapUpper, calls.t, level, upper);
                 self.timeline.note(calls.t.max(self.counts.t), Series::Heap, self.with_inherited(self.counts.live).0);
                 if self.header.mode != "full" {
                     for &(lane, allocs, bytes, _, live, hi) in &calls.lanes {
@@ -181,10 +188,14 @@ impl Image {
                         let lane = u32::try_from(row.lane()).unwrap_or(u32::MAX);
                         row.site = self.stacks.of_row(lane, native, python);
                     }
-                    self.maps.add(row, &mut self.timeline);
+                    self.maps.add(row, &mut self.timeline, &mut self.phases);
                 }
             }
-            Line::Gpu(rows) => rows.ev.into_iter().for_each(|row| self.gpu.add(row)),
+            Line::Gpu(rows) => rows.ev.into_iter().for_each(|row| self.gpu.add(row, &mut self.phases)),
+            Line::Phase(rows) => {
+                rows.ev.into_iter().for_each(|row| self.phases.add(row, self.end.recovered));
+                self.heap.expect(&mut self.phases.due);
+            }
             Line::Modules(modules) => self.stacks.load(modules),
             Line::Nodes(nodes) => self.stacks.define_native(&nodes),
             Line::PyNodes(nodes) => self.stacks.define_python(&nodes),
@@ -235,6 +246,7 @@ impl Image {
         self.at(thread.t);
         if thread.what == "start" {
             self.gpu.thread(thread.lane, thread.tid);
+            self.phases.thread(thread.lane, thread.t);
         }
         match thread.what.as_str() {
             "start" if self.threads.knows(thread) => {}
@@ -256,6 +268,8 @@ impl Image {
             return;
         }
         self.timeline.note(rss.t, Series::Rss, rss.rss);
+        self.phases.note(Metric::Rss, rss.t, rss.rss);
+        self.phases.note(Metric::Hwm, rss.t, rss.hwm);
         let peak = self.end.rss_peak.get_or_insert_default();
         // A snapshot at the same level knows more (the heap at that instant).
         if rss.rss > peak.rss || rss.rss == peak.rss && heap.is_some() {
@@ -287,8 +301,16 @@ impl Image {
                 *keep = Some(v.clone());
             }
         }
+        if let Some(io) = snap.get("io") {
+            let bytes = |key: &str| io.get(key).and_then(Value::as_u64).unwrap_or(0);
+            self.phases.note(Metric::Read, rss.t, bytes("read"));
+            self.phases.note(Metric::Written, rss.t, bytes("written"));
+        }
         if let Some(object) = snap.as_object_mut() {
             object.remove("type");
+        }
+        if snap.get("why").and_then(Value::as_str) == Some("phase") {
+            return self.phases.snapshot(rss.t, snap);
         }
         self.end.snapshots.push(snap);
         if self.end.snapshots.len() > 2 * self.snapshots_max {
@@ -337,9 +359,11 @@ impl Image {
     /// The lines are all read.
     pub fn finish(mut self) -> ImageEnd {
         let doubled = self.heap.doubled;
+        self.phases.close_open(self.end.last_t.0);
+        self.heap.expect(&mut self.phases.due);
         let mut nobody = ThreadBook::default();
         let threads = if self.header.mode == "full" { &mut self.threads } else { &mut nobody };
-        let (heap, kinds, totals) = self.heap.finish(self.stacks.sites(), threads);
+        let (mut heap, kinds, totals) = self.heap.finish(self.stacks.sites(), threads);
         let totals = match self.before {
             // That frees and allocations do not find each other from then on says nothing new. Which frees before were of unknown blocks
             // cannot be told either: what would have settled them may be left out.
@@ -349,8 +373,9 @@ impl Image {
             None => totals,
         };
         let (threads, threads_total) = self.threads.finish();
-        let maps = self.maps.finish(&mut self.timeline);
-        let gpu = self.gpu.finish(self.end.last_t.0);
+        let maps = self.maps.finish(&mut self.timeline, &mut self.phases);
+        let gpu = self.gpu.finish(self.end.last_t.0, &mut self.phases);
+        let phases = self.phases.finish(std::mem::take(&mut heap.phases));
         self.end.snapshots = thinned(self.end.snapshots, self.snapshots_max);
         ImageEnd {
             header: self.header,
@@ -363,6 +388,7 @@ impl Image {
             threads_total,
             maps,
             gpu,
+            phases,
             stacks: self.stacks,
             timeline: self.timeline,
             seen: self.end,

@@ -145,7 +145,7 @@ struct Torn {
 }
 
 /// Kinds of lines that a spool keeps until they have been written whole, or says anew.
-const KEPT: [&str; 11] = ["ev", "kinds", "maps", "gpu", "thread", "child", "nodes", "pynodes", "code", "modules", "calls"];
+const KEPT: [&str; 12] = ["ev", "kinds", "maps", "gpu", "phase", "thread", "child", "nodes", "pynodes", "code", "modules", "calls"];
 
 fn is_kept(torn: &[u8]) -> bool {
     KEPT.iter().any(|kind| {

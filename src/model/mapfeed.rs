@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::maps::{MapCall, MapEvent, MapPeaks, MapSite, MapTable, MapTotals, Part, RegionHistory, Remap};
+use super::phases::{Metric, PhaseBook};
 use super::tickets::Tickets;
 use super::timeline::{Series, Timeline};
 use crate::trace::maprow::{MapRow, MapWhat};
@@ -39,48 +40,50 @@ impl MapFeed {
     }
 
     /// A row as it stands in the trace.
-    pub fn add(&mut self, row: MapRow, timeline: &mut Timeline) {
+    pub fn add(&mut self, row: MapRow, timeline: &mut Timeline, phases: &mut PhaseBook) {
         if row.what == MapWhat::Other {
             self.unknown += 1;
             return;
         }
         self.tickets.add(row);
         while let Some(row) = self.tickets.next(false) {
-            self.apply(row, timeline);
+            self.apply(row, timeline, phases);
         }
     }
 
-    fn apply(&mut self, row: MapRow, timeline: &mut Timeline) {
+    fn apply(&mut self, row: MapRow, timeline: &mut Timeline, phases: &mut PhaseBook) {
         while let Some(first) = self.remaps.first_entry().filter(|e| *e.key() < row.n[0]) {
             let (call, remap) = first.remove_entry();
-            self.note(remap.at(Part::Map(call)), remap.2, timeline);
+            self.note(remap.at(Part::Map(call)), remap.2, timeline, phases);
         }
         if row.what == MapWhat::Mremap {
             let (call, remap) = (row.n[1], Remapping::of(&row));
             // Where another call took effect before its second ticket, it has two turns.
             if self.tickets.first().is_some_and(|next| next < call) {
-                self.note(remap.at(Part::Release(call)), row.site, timeline);
+                self.note(remap.at(Part::Release(call)), row.site, timeline, phases);
                 self.remaps.insert(call, remap);
             } else {
-                self.note(remap.at(Part::Whole), row.site, timeline);
+                self.note(remap.at(Part::Whole), row.site, timeline, phases);
             }
         } else if let Some(event) = event_of(&row) {
-            self.note(event, row.site, timeline);
+            self.note(event, row.site, timeline, phases);
         }
     }
 
-    fn note(&mut self, (t, event): (u64, MapEvent), site: u32, timeline: &mut Timeline) {
+    fn note(&mut self, (t, event): (u64, MapEvent), site: u32, timeline: &mut Timeline, phases: &mut PhaseBook) {
         self.table.apply_at(&event, site);
-        timeline.note(t, Series::Maps, self.table.totals().anon.committed);
+        let totals = self.table.totals();
+        timeline.note(t, Series::Maps, totals.anon.committed);
+        phases.note(Metric::Maps, t, totals.committed());
     }
 
     /// All rows have come.
-    pub fn finish(mut self, timeline: &mut Timeline) -> MapsEnd {
+    pub fn finish(mut self, timeline: &mut Timeline, phases: &mut PhaseBook) -> MapsEnd {
         while let Some(row) = self.tickets.next(true) {
-            self.apply(row, timeline);
+            self.apply(row, timeline, phases);
         }
         for (call, remap) in std::mem::take(&mut self.remaps) {
-            self.note(remap.at(Part::Map(call)), remap.2, timeline);
+            self.note(remap.at(Part::Map(call)), remap.2, timeline, phases);
         }
         MapsEnd {
             totals: self.table.totals(),
@@ -135,8 +138,9 @@ mod tests {
         let rows: Vec<MapRow> = serde_json::from_str(rows).unwrap();
         let mut timeline = Timeline::new(0, 8);
         let mut feed = MapFeed::new(4096);
-        rows.into_iter().for_each(|row| feed.add(row, &mut timeline));
-        feed.finish(&mut timeline)
+        let mut phases = PhaseBook::default();
+        rows.into_iter().for_each(|row| feed.add(row, &mut timeline, &mut phases));
+        feed.finish(&mut timeline, &mut phases)
     }
 
     #[test]

@@ -43,6 +43,24 @@ pub fn windows(stamps: &[u64], tick_ns: u64, steps: usize, t0: u64, t1: u64) -> 
     all
 }
 
+/// Splits the window that step `at` is in: what comes before it happened before `t`, what follows after.
+pub fn split_at_step(windows: &mut Vec<Window>, at: usize, t: u64) {
+    if let Some(i) = windows.iter().position(|w| w.steps.start < at && at < w.steps.end) {
+        let w = windows[i].clone();
+        let t = t.clamp(w.t0, w.t1);
+        windows[i] = Window { steps: w.steps.start..at, t0: w.t0, t1: t };
+        windows.insert(i + 1, Window { steps: at..w.steps.end, t0: t, t1: w.t1 });
+    }
+}
+
+/// The same at a time, where steps lie on both sides of it.
+pub fn split_at_time(windows: &mut Vec<Window>, t: u64) {
+    if let Some(w) = windows.iter().find(|w| w.t0 <= t && t < w.t1) {
+        let at = due_until(w, t);
+        split_at_step(windows, at, t);
+    }
+}
+
 /// Time of step `at` of a window, steps spread evenly.
 fn time_of(window: &Window, at: usize) -> u64 {
     let n = window.steps.len() as u64 + 1;
@@ -126,6 +144,19 @@ mod tests {
         );
         assert_eq!(windows(&[], 100, 2, 5, 4), [Window { steps: 0..2, t0: 5, t1: 5 }]);
         assert_eq!(windows(&[9, u64::MAX], 100, 3, 5, 9), [Window { steps: 0..3, t0: 5, t1: 9 }]);
+    }
+
+    #[test]
+    fn a_window_is_split_at_a_step_or_a_time() {
+        let mut w = windows(&[], 100, 40, 1000, 2000);
+        split_at_step(&mut w, 10, 1900);
+        split_at_time(&mut w, 1950);
+        let got: Vec<_> = w.iter().map(|w| (w.steps.clone(), w.t0, w.t1)).collect();
+        assert_eq!(got, [(0..10, 1000, 1900), (10..25, 1900, 1950), (25..40, 1950, 2000)]);
+        split_at_step(&mut w, 40, 2000);
+        split_at_step(&mut w, 0, 0);
+        split_at_time(&mut w, 3000);
+        assert_eq!(w.len(), 3);
     }
 
     #[test]

@@ -1,7 +1,26 @@
-//! One metric followed over all lanes of an image: its level, its peak and what bounds the peak.
+//! One metric followed over all lanes of an image: its level, its peak and what bounds the peak; and, where phases are asked for, its level at
+//! their edges and the most between them.
 
 use super::merge::{Run, Window};
 use super::sweep::{Span, Sweep};
+
+/// An edge on its way through the steps of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    pub edge: u32,
+    pub t: u64,
+    /// Batch and step that it stands before; else it stands by its time.
+    pub place: Option<(usize, usize)>,
+}
+
+/// What was found at one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub edge: u32,
+    pub level: i64,
+    /// The most since the edge before, both levels included.
+    pub most: i64,
+}
 
 /// A batch's windows and, in each, the changes of one metric.
 pub struct Played<'a> {
@@ -21,6 +40,10 @@ pub struct Track {
     levels: Vec<i64>,
     /// `None` for a metric whose bound nobody asks for.
     sweep: Option<Sweep>,
+    /// The most since the last edge; `None` before the first.
+    since: Option<i64>,
+    /// What was found at edges.
+    pub found: Vec<Found>,
 }
 
 /// A metric at the end.
@@ -37,7 +60,15 @@ pub struct Peak {
 impl Track {
     /// Starts from `base`, which belongs to no lane.
     pub fn new(base: i64, bounded: bool) -> Self {
-        Track { level: base, peak: base, peak_at: 0, levels: Vec::new(), sweep: bounded.then(|| Sweep::new(base)) }
+        Track {
+            level: base,
+            peak: base,
+            peak_at: 0,
+            levels: Vec::new(),
+            sweep: bounded.then(|| Sweep::new(base)),
+            since: None,
+            found: Vec::new(),
+        }
     }
 
     /// Level of a lane.
@@ -57,10 +88,33 @@ impl Track {
         if let Some(sweep) = &mut self.sweep {
             sweep.end_group(end);
         }
-        if most > self.peak {
-            self.find_peak(batches, order());
+        if most > self.peak || self.since.is_some_and(|since| most > since) {
+            self.find_peak(batches, order(), &mut Vec::new());
         }
         self.level = sum;
+    }
+
+    /// The same for a group with edges in it, in the order of their times. Its runs are cut where the edges are.
+    pub fn play_cut(&mut self, batches: &[Played], end: u64, runs: &[Run], mut cuts: Vec<Cut>) {
+        cuts.reverse();
+        self.since.get_or_insert(self.level);
+        let sum = batches.iter().fold(self.level, |sum, b| sum.wrapping_add(self.play_lane(b).1));
+        if let Some(sweep) = &mut self.sweep {
+            sweep.end_group(end);
+        }
+        let level = self.find_peak(batches, runs, &mut cuts);
+        cuts.into_iter().rev().for_each(|cut| self.cut(cut.edge, level));
+        self.level = sum;
+    }
+
+    /// An edge after everything that was played.
+    pub fn cut_here(&mut self, edge: u32) {
+        self.cut(edge, self.level);
+    }
+
+    fn cut(&mut self, edge: u32, level: i64) {
+        let most = self.since.replace(level).unwrap_or(level).max(level);
+        self.found.push(Found { edge, level, most });
     }
 
     /// A lane by itself: its highest level and its last, relative to where it was.
@@ -87,9 +141,13 @@ impl Track {
         (top.saturating_sub(before), level.wrapping_sub(before))
     }
 
-    fn find_peak(&mut self, batches: &[Played], runs: &[Run]) {
+    /// Takes the cuts that lie before a run or inside the group off the end of `cuts`; gives the level after all runs.
+    fn find_peak(&mut self, batches: &[Played], runs: &[Run], cuts: &mut Vec<Cut>) -> i64 {
         let mut level = self.level;
         for run in runs {
+            while let Some(cut) = cuts.pop_if(|cut| is_before(cut, run)) {
+                self.cut(cut.edge, level);
+            }
             let (mut top, mut at) = (i64::MIN, 0);
             for (i, d) in batches[run.batch].changes[run.steps.clone()].iter().enumerate() {
                 level = level.wrapping_add(*d);
@@ -102,7 +160,9 @@ impl Track {
                 let n = run.steps.len().max(1) as u64;
                 self.peak_at = run.t0 + ((run.t1 - run.t0) as u128 * at as u128 / n as u128) as u64;
             }
+            self.since = self.since.map(|since| since.max(top));
         }
+        level
     }
 
     /// The metric as it is at the end of the trace.
@@ -114,5 +174,13 @@ impl Track {
             bound = upper.saturating_sub(peak).max(peak.saturating_sub(lower));
         }
         Peak { live: self.level, peak, bound, at: self.peak_at }
+    }
+}
+
+/// Whether an edge comes before a run's first step. Where its place is in another lane, its time tells.
+fn is_before(cut: &Cut, run: &Run) -> bool {
+    match cut.place {
+        Some((batch, step)) if batch == run.batch => step <= run.steps.start,
+        _ => cut.t <= run.t0,
     }
 }

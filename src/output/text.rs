@@ -3,6 +3,7 @@
 
 mod gpu;
 mod memory;
+mod phases;
 mod processes;
 mod sites;
 mod trust;
@@ -41,6 +42,7 @@ pub fn render(report: &Report, style: &Style) -> String {
     if let Some(run) = shown {
         head(&mut page, run);
         memory::all(&mut page, run);
+        phases::all(&mut page, run);
         sites::owners(&mut page, run);
         gpu::all(&mut page, run);
         let chart = timeline::draw(&run.samples, run.wall_s, page.width - MARGIN);

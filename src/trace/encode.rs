@@ -132,6 +132,11 @@ impl LaneLines {
         self.seq
     }
 
+    /// Events so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
     /// What follows happened at or after `t`.
     pub fn stamp(&mut self, t: u64) {
         self.latest = self.latest.max(t);

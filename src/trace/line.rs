@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::column::Column;
 use super::gpurow::GpuRow;
 use super::maprow::MapRow;
+use super::phase::PhaseRow;
 use super::stacks::{Codes, Modules, Nodes};
 
 /// One line, parsed.
@@ -22,6 +23,7 @@ pub enum Line<'a> {
     Calls(Calls),
     Maps(Rows<MapRow>),
     Gpu(Rows<GpuRow>),
+    Phase(Rows<PhaseRow>),
     Modules(Modules),
     Nodes(Nodes<'a>),
     PyNodes(Nodes<'a>),
@@ -286,6 +288,7 @@ pub fn parse(line: &[u8]) -> Result<Line<'_>, serde_json::Error> {
         "calls" => Line::Calls(serde_json::from_slice(line)?),
         "maps" => Line::Maps(serde_json::from_slice(line)?),
         "gpu" => Line::Gpu(serde_json::from_slice(line)?),
+        "phase" => Line::Phase(serde_json::from_slice(line)?),
         "modules" => Line::Modules(serde_json::from_slice(line)?),
         "nodes" => Line::Nodes(serde_json::from_slice(line)?),
         "pynodes" => Line::PyNodes(serde_json::from_slice(line)?),

@@ -10,6 +10,7 @@ pub mod frames;
 pub mod gpurow;
 pub mod line;
 pub mod maprow;
+pub mod phase;
 pub mod read;
 pub mod recover;
 pub mod ring;

@@ -158,7 +158,7 @@ fn replay(spool: &Spool, work: &mut [Work], blocks: &mut Blocks, kinds: &mut Kin
                 break;
             }
             w.records.pop_front();
-            apply(&r, w, blocks, kinds, spool.fast, other);
+            apply(&r, w, blocks, kinds, spool, other);
             first = false;
         }
     }
@@ -169,7 +169,8 @@ fn waits(r: &Record, blocks: &Blocks, fast: bool) -> bool {
     !fast && matches!(r.op, op::FREE | op::REALLOC_FREE) && blocks.get(&r.low).is_none_or(VecDeque::is_empty)
 }
 
-fn apply(r: &Record, w: &mut Work, blocks: &mut Blocks, kinds: &mut KindRows, fast: bool, other: &mut Vec<u8>) {
+fn apply(r: &Record, w: &mut Work, blocks: &mut Blocks, kinds: &mut KindRows, spool: &Spool, other: &mut Vec<u8>) {
+    let (fast, group) = (spool.fast, spool.group.wrapping_add(1));
     w.lines.stamp(r.block_t);
     let lane = w.number;
     match r.op {
@@ -200,14 +201,18 @@ fn apply(r: &Record, w: &mut Work, blocks: &mut Blocks, kinds: &mut KindRows, fa
             }
         }
         op::REALLOC_DONE => w.lines.end_realloc(),
-        _ => describe(r, w, other),
+        _ => describe(r, w, group, other),
     }
 }
 
 /// Maps, threads, children: lines of their own.
-fn describe(r: &Record, w: &mut Work, out: &mut Vec<u8>) {
+fn describe(r: &Record, w: &mut Work, group: u64, out: &mut Vec<u8>) {
     if let op::NODE..=op::TEXT = r.op {
         return w.lines.callers.take(r, out);
+    }
+    if matches!(r.op, op::PHASE | op::PHASE_NAME) {
+        w.lines.latest = w.lines.latest.max(describe_phase(r, w, group, out));
+        return;
     }
     let stack = w.lines.callers.row(r.op);
     if let op::GPU..=op::GPU_LAST = r.op {
@@ -264,6 +269,32 @@ fn describe_gpu(r: &Record, lane: u32, stack: &str, out: &mut Vec<u8>) -> u64 {
     push_line(out, format_args!(r#"{{"type":"gpu","ev":[["{name}","{call}",{},{t},{lane}{numbers}]]{stack}}}"#, r.low));
     // A TIME row says when the device began, on a clock that is only nearly ours.
     if r.op - op::GPU == gpu::kind::TIME { 0 } else { t }
+}
+
+/// An edge of a phase, or a piece of a name; when it was.
+fn describe_phase(r: &Record, w: &Work, group: u64, out: &mut Vec<u8>) -> u64 {
+    use memshim_format::phase;
+    if r.op == op::PHASE_NAME {
+        let mut text = [0; 49];
+        let n = memshim_format::gpu::text(&r.args, &mut text);
+        let text = serde_json::Value::from(String::from_utf8_lossy(&text[..n]));
+        let what = if r.arg & phase::OF_DOMAIN != 0 { "domain" } else { "name" };
+        push_line(out, format_args!(r#"{{"type":"phase","ev":[["{what}",{},{},{text}]]}}"#, r.low, r.arg & (phase::OF_DOMAIN - 1)));
+        return 0;
+    }
+    let (what, source, usage) = phase::parts(r.arg);
+    let name = |of: &[&'static str], n: u64| of.get(n as usize).copied().unwrap_or("");
+    let [t, range, live, cpu, faults, switches, _] = r.args;
+    let usage = match usage {
+        true => format!(",{cpu},{},{},{},{}", faults >> 32, faults & 0xffff_ffff, switches >> 32, switches & 0xffff_ffff),
+        false => String::new(),
+    };
+    let (what, source) = (name(&phase::WHATS, what), name(&phase::SOURCES, source));
+    let (lane, at, seq) = (w.number, w.lines.events(), w.lines.seq());
+    let row =
+        format_args!(r#"{{"type":"phase","ev":[["{what}",{t},{lane},{group},{at},{seq},"{source}",{},{range},{live}{usage}]]}}"#, r.low);
+    push_line(out, row);
+    t
 }
 
 /// The exact counts at the end: those of the lanes.

@@ -385,7 +385,7 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
             op::THREAD_START | op::THREAD_END => lines::thread(i, c.seq, w, words),
             op::CHILD => lines::child(w, words),
             op::NODE..=op::TEXT => stacks::take(i, lane, c, w, words),
-            op::PHASE | op::PHASE_NAME => lines::phase(i, c.events, w, words),
+            op::PHASE | op::PHASE_NAME => lines::phase(i, c.events, c.seq, w, words),
             _ => {
                 let mut stack = 0;
                 if record::has_stack(w) {

@@ -6,11 +6,11 @@ use core::sync::atomic::Ordering::*;
 use memshim_format::phase::{self, OF_DOMAIN, SOURCES, WHATS};
 use memshim_format::record::{self, op};
 
-/// A PHASE or PHASE_NAME record of lane `i`, before event `at` of its batch.
+/// A PHASE or PHASE_NAME record of lane `i`, before event `at` of its batch and allocation `seq` of the lane.
 ///
 /// # Safety
 /// The record is whole; the lock is held.
-pub unsafe fn phase(i: u32, at: u32, w: u64, words: *const u64) {
+pub unsafe fn phase(i: u32, at: u32, seq: u64, w: u64, words: *const u64) {
     let (arg, low) = (record::arg_of(w), record::low_of(w));
     // SAFETY: the record is whole: its op says how many words it has.
     let word = |n: usize| unsafe { *words.add(n) };
@@ -28,7 +28,7 @@ pub unsafe fn phase(i: u32, at: u32, w: u64, words: *const u64) {
     let text = |of: &[&'static str], n: u64| of.get(n as usize).copied().unwrap_or("");
     side(|t| {
         t.str("{\"type\":\"phase\",\"ev\":[[\"").str(text(&WHATS, what)).str("\",").num(word(1)).str(",").num(i as u64);
-        t.str(",").num(group).str(",").num(at as u64).str(",\"").str(text(&SOURCES, source)).str("\"");
+        t.str(",").num(group).str(",").num(at as u64).str(",").num(seq).str(",\"").str(text(&SOURCES, source)).str("\"");
         for n in [low, word(2), word(3)] {
             t.str(",").num(n);
         }

@@ -57,6 +57,11 @@ pub struct Transfers {
 }
 
 impl Transfers {
+    /// Bytes of a direction so far.
+    pub fn bytes(&self, direction: u8) -> u64 {
+        self.groups.iter().filter(|(key, _)| key.0 == direction).fold(0, |sum, (_, g)| sum.saturating_add(g.bytes))
+    }
+
     pub fn copy(&mut self, e: &Event, streams: &mut Streams, graphs: &mut Graphs) {
         let [bytes, wall, stream, capture, count] = e.words;
         if e.code != 0 {

@@ -1,0 +1,176 @@
+//! What each phase needed, left behind and took.
+
+use super::report::{Latency, Mark, Mode, Phase};
+use super::steps::{self, Step, quantile};
+use crate::model::image::ImageEnd;
+use crate::model::phases::{Instance, Metric, PhasesEnd};
+use crate::model::units::{Bytes, Nanos};
+
+/// Phases listed at most; those that took longest are kept.
+pub const PHASES_SHOWN: usize = 2000;
+/// Times of a phase of which it is remembered when they were.
+const SPANS: usize = 10_000;
+/// Marks listed at most.
+const MARKS_SHOWN: usize = 10_000;
+
+/// Phases in the order in which they began first, and how many more there were.
+pub fn phases(image: &ImageEnd, mode: Mode) -> (Vec<Phase>, u64) {
+    let found = &image.phases;
+    let mut groups: Vec<(&[String], &'static str, Vec<&Instance>)> = Vec::new();
+    let mut by_path = std::collections::HashMap::new();
+    for instance in &found.instances {
+        let Some(path) = found.paths.get(instance.path as usize) else { continue };
+        let at = *by_path.entry((path.names.as_slice(), path.source)).or_insert_with(|| {
+            groups.push((&path.names, path.source, Vec::new()));
+            groups.len() - 1
+        });
+        groups[at].2.push(instance);
+    }
+    let mut all: Vec<Phase> = groups.iter().map(|(path, source, times)| phase(image, mode, path, source, times)).collect();
+    let more = all.len().saturating_sub(PHASES_SHOWN);
+    if more > 0 {
+        let mut walls: Vec<f64> = all.iter().map(|p| p.wall_s).collect();
+        walls.sort_unstable_by(f64::total_cmp);
+        let least = walls[more];
+        all.retain(|p| p.wall_s >= least);
+    }
+    (all, more as u64)
+}
+
+/// Marks in order.
+pub fn marks(image: &ImageEnd) -> Vec<Mark> {
+    let start = Nanos(image.header.mono_ns);
+    let mut all: Vec<_> = image.phases.marks.iter().collect();
+    all.sort_by_key(|m| m.0);
+    let shown = all.into_iter().take(MARKS_SHOWN);
+    shown.map(|(t, source, name)| Mark { t_s: Nanos(*t).seconds_since(start), name: name.clone(), source }).collect()
+}
+
+/// The heap when an instance began, when it ended, and at most meanwhile: what is sure and what is possible.
+struct HeapOf {
+    begin: i64,
+    end: i64,
+    lower: i64,
+    upper: i64,
+}
+
+fn heap_of(p: &PhasesEnd, mode: Mode, i: &Instance) -> HeapOf {
+    if mode == Mode::Full
+        && let Some([begin, end, most]) = p.heap.of(i)
+    {
+        return HeapOf { begin, end, lower: most, upper: most };
+    }
+    let live = |edge: u32| p.edges.get(edge as usize).and_then(|e| e.live).unwrap_or_else(|| p.at(Metric::HeapLower, edge));
+    let (begin, end) = (live(i.begin), live(i.end));
+    let lower = p.most(Metric::HeapLower, i).max(begin).max(end);
+    HeapOf { begin, end, lower, upper: p.most(Metric::HeapUpper, i).max(lower) }
+}
+
+/// The sum of a quantity over all times, where each is known.
+fn sum<T: std::iter::Sum>(times: &[&Instance], of: impl Fn(&Instance) -> Option<T>) -> Option<T> {
+    times.iter().map(|i| of(i)).sum()
+}
+
+fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, times: &[&Instance]) -> Phase {
+    let p = &image.phases;
+    let start = Nanos(image.header.mono_ns);
+    let t = |edge: u32| Nanos(p.edges.get(edge as usize).map_or(0, |e| e.t));
+    let wall = |i: &Instance| (t(i.end) - t(i.begin)).seconds();
+    let heaps: Vec<HeapOf> = times.iter().map(|i| heap_of(p, mode, i)).collect();
+    let middle = |h: &HeapOf| h.lower + (h.upper - h.lower) / 2;
+    let highest = heaps.iter().max_by_key(|h| middle(h));
+    let peak = highest.map_or(0, middle);
+    let bound = heaps.iter().map(|h| h.upper).max().unwrap_or(0).saturating_sub(peak).max(highest.map_or(0, |h| peak - h.lower));
+    let most = |metric: Metric| times.iter().map(|i| p.most(metric, i)).max().unwrap_or(0);
+    let change = |metric: Metric| times.iter().map(|i| p.at(metric, i.end) - p.at(metric, i.begin)).sum::<i64>();
+    let moved = |metric: Metric| Bytes::of_balance(change(metric));
+    let gpu = image.gpu.is_some();
+    let usage = |at: usize| {
+        sum(times, |i| {
+            let of = |edge: u32| p.edges.get(edge as usize)?.usage;
+            Some(of(i.end)?[at].saturating_sub(of(i.begin)?[at]))
+        })
+    };
+    let sampled = |edge: u32| p.snapshots.contains_key(&t(edge).0);
+    let looked_at = times.iter().all(|i| sampled(i.begin) && sampled(i.end));
+    let all: Vec<Step> = times
+        .iter()
+        .zip(&heaps)
+        .map(|(i, h)| Step {
+            begin_s: t(i.begin).seconds_since(start),
+            wall_s: wall(i),
+            level: h.end,
+            heap_peak: middle(h),
+            heap_persistent: h.end - h.begin,
+        })
+        .collect();
+    let growth = steps::steps(&all);
+    let wall_s: f64 = all.iter().map(|s| s.wall_s).sum();
+    let inner: u64 = times.iter().map(|i| i.inner_ns).sum();
+    let rss = times.iter().filter_map(|i| rss_peak(p, i)).max();
+    Phase {
+        name: path.last().cloned().unwrap_or_default(),
+        source,
+        path: path.to_vec(),
+        count: times.len() as u64,
+        open: times.iter().filter(|i| !i.ended).count() as u64,
+        begin_s: all.first().map_or(0.0, |s| s.begin_s),
+        end_s: times.iter().map(|i| t(i.end).seconds_since(start)).fold(0.0, f64::max),
+        wall_s,
+        self_wall_s: (wall_s - Nanos(inner).seconds()).max(0.0),
+        latency: latency(&all),
+        heap_peak_bytes: Bytes::of_balance(peak),
+        heap_peak_bound_bytes: image.header.heap_seen.is_none_or(|seen| seen).then_some(Bytes::of_balance(bound)),
+        heap_persistent_bytes: heaps.iter().map(|h| h.end - h.begin).sum(),
+        heap_transient_bytes: heaps.iter().map(|h| Bytes::of_balance(middle(h) - h.begin.max(h.end))).max().unwrap_or_default(),
+        rss_peak_bytes: rss.map(Bytes::of_balance),
+        rss_persistent_bytes: looked_at.then(|| change(Metric::Rss)),
+        map_peak_bytes: Bytes::of_balance(most(Metric::Maps)),
+        map_persistent_bytes: change(Metric::Maps),
+        gpu_peak_bytes: gpu.then(|| Bytes::of_balance(most(Metric::Gpu))),
+        gpu_persistent_bytes: gpu.then(|| change(Metric::Gpu)),
+        pinned_peak_bytes: gpu.then(|| Bytes::of_balance(most(Metric::Pinned))),
+        children_peak_bytes: None,
+        growth_per_count_bytes: growth.as_ref().map(|g| g.0),
+        steps: growth.map(|g| g.1),
+        h2d_bytes: gpu.then(|| moved(Metric::H2d)),
+        d2h_bytes: gpu.then(|| moved(Metric::D2h)),
+        cpu_s: usage(0).map(|ns| Nanos(ns).seconds()),
+        minor_faults: usage(1),
+        major_faults: usage(2),
+        voluntary_switches: usage(3),
+        involuntary_switches: usage(4),
+        read_bytes: looked_at.then(|| moved(Metric::Read)),
+        written_bytes: looked_at.then(|| moved(Metric::Written)),
+        snapshots: times.first().zip(times.last()).and_then(|(first, last)| {
+            let of = |edge: u32| p.snapshots.get(&t(edge).0).cloned();
+            Some([of(first.begin)?, of(last.end)?])
+        }),
+        spans: all.iter().take(SPANS).map(|s| (s.begin_s, s.begin_s + s.wall_s)).collect(),
+    }
+}
+
+/// What was sampled, or the kernel's high-water mark where it rose meanwhile. `None`: nobody looked.
+fn rss_peak(p: &PhasesEnd, i: &Instance) -> Option<i64> {
+    let (before, after) = (p.at(Metric::Hwm, i.begin), p.at(Metric::Hwm, i.end));
+    let sampled = p.most(Metric::Rss, i);
+    let most = if after > before { sampled.max(after) } else { sampled };
+    (most > 0).then_some(most)
+}
+
+fn latency(all: &[Step]) -> Latency {
+    let mut walls: Vec<f64> = all.iter().map(|s| s.wall_s).collect();
+    walls.sort_unstable_by(f64::total_cmp);
+    let n = walls.len().max(1) as f64;
+    let mean = walls.iter().sum::<f64>() / n;
+    let deviation = (walls.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / n).sqrt();
+    Latency {
+        mean,
+        median: quantile(&walls, 0.5),
+        p95: quantile(&walls, 0.95),
+        p99: quantile(&walls, 0.99),
+        min: walls.first().copied().unwrap_or(0.0),
+        max: walls.last().copied().unwrap_or(0.0),
+        cv: if mean > 0.0 { deviation / mean } else { 0.0 },
+    }
+}

@@ -1,0 +1,113 @@
+//! Phases of a run as `analyze` says them.
+
+use serde::Serialize;
+
+use crate::model::units::Bytes;
+
+/// A phase by its name and what was around it: all times that it was on together. Times are seconds; those called `…_s` alone since the run's start.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Phase {
+    pub name: String,
+    /// Who told of it: `nvtx`, `python`, `symbol`, `output`, `mark`, `api`, `process`, `auto`.
+    pub source: &'static str,
+    /// Names of the phases around it on its thread, outermost first, and its own.
+    pub path: Vec<String>,
+    /// Times that it was on.
+    pub count: u64,
+    /// Of these, not seen to end: they go on to the end of the run, or of their thread.
+    pub open: u64,
+    pub begin_s: f64,
+    /// End of the last.
+    pub end_s: f64,
+    /// All times together.
+    pub wall_s: f64,
+    /// Less the phases inside it on the same thread.
+    pub self_wall_s: f64,
+    pub latency: Latency,
+    /// Most live at once in the process while it was on. Full mode: requested; fast mode: usable, wrong by at most the bound.
+    pub heap_peak_bytes: Bytes,
+    /// `null`: not known.
+    pub heap_peak_bound_bytes: Option<Bytes>,
+    /// What it left behind: live at its ends less live at its begins.
+    pub heap_persistent_bytes: i64,
+    /// What it needed only meanwhile: its highest peak above what was live both before or after it.
+    pub heap_transient_bytes: Bytes,
+    pub rss_peak_bytes: Option<Bytes>,
+    pub rss_persistent_bytes: Option<i64>,
+    /// Committed maps of all classes.
+    pub map_peak_bytes: Bytes,
+    pub map_persistent_bytes: i64,
+    /// On all devices together.
+    pub gpu_peak_bytes: Option<Bytes>,
+    pub gpu_persistent_bytes: Option<i64>,
+    pub pinned_peak_bytes: Option<Bytes>,
+    /// Most resident at once of the processes that were started in it.
+    pub children_peak_bytes: Option<Bytes>,
+    /// What it leaves behind each time: the median of all slopes between two of its ends; `null` below three times.
+    pub growth_per_count_bytes: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Steps>,
+    pub h2d_bytes: Option<Bytes>,
+    pub d2h_bytes: Option<Bytes>,
+    /// Of the whole process meanwhile; `null` where too many phases came too fast to look each time.
+    pub cpu_s: Option<f64>,
+    pub minor_faults: Option<u64>,
+    pub major_faults: Option<u64>,
+    pub voluntary_switches: Option<u64>,
+    pub involuntary_switches: Option<u64>,
+    /// By read and write calls of any kind; likewise.
+    pub read_bytes: Option<Bytes>,
+    pub written_bytes: Option<Bytes>,
+    /// Layers of memory when it began first and when it ended last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<[serde_json::Value; 2]>,
+    /// When it was on, for the job's sake.
+    #[serde(skip)]
+    pub spans: Vec<(f64, f64)>,
+}
+
+/// Of the time that a phase takes, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Latency {
+    pub mean: f64,
+    pub median: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub min: f64,
+    pub max: f64,
+    /// Standard deviation over mean.
+    pub cv: f64,
+}
+
+/// A phase that repeats.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Steps {
+    /// With 95 % confidence its growth is between these.
+    pub growth_low_bytes: f64,
+    pub growth_high_bytes: f64,
+    /// From the first to the last of those judged.
+    pub growth_total_bytes: f64,
+    /// It grows by more than what a steady program does.
+    pub leaks: bool,
+    /// Those that took much longer than the others, longest first.
+    pub outliers: Vec<Outlier>,
+}
+
+/// One that took longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Outlier {
+    /// Which, from 0 on.
+    pub index: u64,
+    pub begin_s: f64,
+    pub wall_s: f64,
+    pub heap_peak_bytes: Bytes,
+    pub heap_persistent_bytes: i64,
+}
+
+/// A mark.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Mark {
+    pub t_s: f64,
+    pub name: String,
+    pub source: &'static str,
+}

@@ -1,0 +1,164 @@
+//! The levels of one metric over time, and what they were at the edges of phases and at most between them. Notes and edges may come in any
+//! order: both are put in order at the end.
+
+/// A level that holds from `t` on.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    t: u64,
+    /// The most since the note before, this level included.
+    most: i64,
+    level: i64,
+}
+
+/// Notes kept before neighbours are joined: of two, the maximum and the later level stay.
+const NOTES: usize = 1 << 21;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Levels {
+    notes: Vec<Note>,
+    /// Before them.
+    base: i64,
+}
+
+/// Notes kept while no edge has come: an edge can stand further down in the trace than what happened after it.
+const AHEAD: usize = 1 << 13;
+
+/// A metric at the edges.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AtEdges {
+    /// By edge.
+    pub level: Vec<i64>,
+    /// By edge: the most since the edge before, both levels included.
+    pub most: Vec<i64>,
+}
+
+impl Levels {
+    /// From `t` on the level is this.
+    pub fn note(&mut self, t: u64, level: i64) {
+        self.note_most(t, level, level);
+    }
+
+    /// The same, where in between there was `most`.
+    pub fn note_most(&mut self, t: u64, level: i64, most: i64) {
+        if let Some(last) = self.notes.last_mut()
+            && last.t == t
+        {
+            *last = Note { t, most: last.most.max(most), level };
+            return;
+        }
+        if self.notes.len() == NOTES {
+            self.notes.sort_by_key(|n| n.t);
+            let joined = |pair: &[Note]| {
+                let last = pair[pair.len() - 1];
+                Note { most: pair.iter().map(|n| n.most).max().unwrap_or(last.most), ..last }
+            };
+            self.notes = self.notes.chunks(2).map(joined).collect();
+        }
+        self.notes.push(Note { t, most: most.max(level), level });
+    }
+
+    /// No edge has come yet: of what is long past only the level matters.
+    pub fn forget_old(&mut self) {
+        if self.notes.len() > 2 * AHEAD {
+            let old = self.notes.len() - AHEAD;
+            self.base = self.notes.drain(..old).last().map_or(self.base, |n| n.level);
+        }
+    }
+
+    /// Cuts at the edges, whose times never go back. A note at the very time of an edge is before it.
+    pub fn at(mut self, edges: impl Iterator<Item = u64>) -> AtEdges {
+        self.notes.sort_by_key(|n| n.t);
+        let mut notes = self.notes.into_iter().peekable();
+        let (mut level, mut all) = (self.base, AtEdges::default());
+        for t in edges {
+            let mut most = level;
+            while let Some(note) = notes.next_if(|n| n.t <= t) {
+                (level, most) = (note.level, most.max(note.most));
+            }
+            all.level.push(level);
+            all.most.push(most);
+        }
+        all
+    }
+}
+
+impl AtEdges {
+    /// The most from one edge to a later one.
+    pub fn between(&self, tree: &RangeMax, from: usize, to: usize) -> i64 {
+        let at = |i: usize| self.level.get(i).copied().unwrap_or(0);
+        at(from).max(at(to)).max(if to > from { tree.most(from + 1, to) } else { i64::MIN })
+    }
+
+    pub fn tree(&self) -> RangeMax {
+        RangeMax::new(&self.most)
+    }
+}
+
+/// Maxima of ranges of a row of numbers: a binary tree over it, leaves last.
+#[derive(Clone, Debug, Default)]
+pub struct RangeMax(Vec<i64>);
+
+impl RangeMax {
+    pub fn new(row: &[i64]) -> RangeMax {
+        let n = row.len();
+        let mut tree = vec![i64::MIN; n];
+        tree.extend_from_slice(row);
+        for i in (1..n).rev() {
+            tree[i] = tree[2 * i].max(tree[2 * i + 1]);
+        }
+        RangeMax(tree)
+    }
+
+    /// The maximum of the numbers from one index to another, both included.
+    pub fn most(&self, from: usize, to: usize) -> i64 {
+        let n = self.0.len() / 2;
+        let (mut left, mut right, mut most) = (from.min(n) + n, (to + 1).min(n) + n, i64::MIN);
+        while left < right {
+            if left % 2 == 1 {
+                most = most.max(self.0[left]);
+                left += 1;
+            }
+            if right % 2 == 1 {
+                right -= 1;
+                most = most.max(self.0[right]);
+            }
+            (left, right) = (left / 2, right / 2);
+        }
+        most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_level_holds_until_the_next_and_its_most_is_of_the_stretch_before() {
+        let mut levels = Levels::default();
+        levels.note(30, 5);
+        levels.note(10, 7);
+        levels.note_most(40, 1, 9);
+        let at = levels.at([5, 10, 20, 40, 50].into_iter());
+        assert_eq!(at, AtEdges { level: vec![0, 7, 7, 1, 1], most: vec![0, 7, 7, 9, 1] });
+        let tree = at.tree();
+        assert_eq!((at.between(&tree, 1, 2), at.between(&tree, 2, 4), at.between(&tree, 4, 4)), (7, 9, 1));
+    }
+
+    #[test]
+    fn joining_keeps_the_maximum_and_the_last_level() {
+        let mut levels = Levels::default();
+        (0..5 << 20).for_each(|t| levels.note(t, if t == 12_345 { 99 } else { (t % 3) as i64 }));
+        let at = levels.at([1 << 30].into_iter());
+        assert_eq!((at.most[0], at.level[0]), (99, ((5i64 << 20) - 1) % 3));
+    }
+
+    proptest! {
+        #[test]
+        fn the_tree_says_what_a_search_says(row in proptest::collection::vec(any::<i64>(), 1..70), a in 0usize..70, b in 0usize..70) {
+            let (from, to) = (a.min(b).min(row.len() - 1), a.max(b).min(row.len() - 1));
+            prop_assert_eq!(RangeMax::new(&row).most(from, to), *row[from..=to].iter().max().unwrap());
+        }
+    }
+}

@@ -1,0 +1,516 @@
+//! Phases of one image: edges to instances, and what each metric was at the edges and at most between them.
+//!
+//! An edge of a thread's own has its place among the thread's heap events ([`super::heap`] plays it there). One from outside (a mark, a line of
+//! output) has its time only. Phases of a thread nest; an end closes the innermost open phase of its source and domain, whatever else is
+//! open. Names can come after their edges, so paths are made of numbers until the end.
+
+use std::collections::{BTreeMap, HashMap};
+
+use memshim_format::phase::SOURCES;
+use serde_json::Value;
+
+use super::levels::{AtEdges, Levels, RangeMax};
+use crate::trace::phase::{EdgeRow, PhaseRow, What};
+
+/// Edges kept at most; later ones are counted.
+const EDGES: usize = 1 << 22;
+/// Snapshots of edges kept.
+const SNAPSHOTS: usize = 1 << 10;
+/// Names kept, and bytes of one.
+const NAMES: usize = 1 << 16;
+const NAME_LEN: usize = 4096;
+
+/// What is followed beside the heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Usable bytes live at least, and at most, by the exact counts (fast mode).
+    HeapLower,
+    HeapUpper,
+    /// Committed maps of all classes.
+    Maps,
+    Rss,
+    /// The kernel's high-water mark of it.
+    Hwm,
+    /// Live on all devices.
+    Gpu,
+    Pinned,
+    /// Bytes copied so far.
+    H2d,
+    D2h,
+    /// Bytes that the program read and wrote so far.
+    Read,
+    Written,
+}
+
+/// How many there are.
+const METRICS: usize = Metric::Written as usize + 1;
+
+/// An edge of an instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edge {
+    pub t: u64,
+    /// Usable bytes live; `None` where only the time is known.
+    pub live: Option<i64>,
+    pub usage: Option<[u64; 5]>,
+}
+
+/// What the heap's replay is to find at an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeapEdge {
+    pub edge: u32,
+    pub t: u64,
+    /// Lane, group and step, where it has a place among a lane's events.
+    pub place: Option<(u32, u64, u64)>,
+    /// Of an end: number of the lane's first allocation in the phase.
+    pub since: Option<u64>,
+}
+
+/// What it found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeapAt {
+    pub edge: u32,
+    /// Requested bytes live.
+    pub level: i64,
+    /// The most since the edge before.
+    pub most: i64,
+    /// Allocated in the phase and freed by its thread straight after the end: what the frame that returned had held.
+    pub settling: i64,
+}
+
+/// One time that a phase was on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instance {
+    pub path: u32,
+    pub begin: u32,
+    pub end: u32,
+    /// Time of phases straight inside it, same thread.
+    pub inner_ns: u64,
+    /// It was seen to end.
+    pub ended: bool,
+}
+
+/// A phase by its name and those that it was in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Step {
+    parent: Option<u32>,
+    name: Name,
+    source: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Name {
+    /// The shim's number.
+    Number(u32),
+    /// Of a name from outside.
+    Text(u32),
+}
+
+#[derive(Clone, Copy)]
+struct Open {
+    path: u32,
+    begin: u32,
+    seq: u64,
+    /// It is told apart by these.
+    source: u8,
+    name: Name,
+    inner_ns: u64,
+}
+
+/// Who has phases open: a thread by its lane, or somebody outside by source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Who {
+    Lane(u32),
+    Outside(u8),
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct PhaseBook {
+    names: HashMap<u32, (String, String)>,
+    texts: Vec<String>,
+    steps: Vec<Step>,
+    paths: HashMap<Step, u32>,
+    edges: Vec<Edge>,
+    instances: Vec<Instance>,
+    open: HashMap<Who, Vec<Open>>,
+    ranges: HashMap<u64, Open>,
+    marks: Vec<(u64, u8, Name)>,
+    /// Latest edge of a lane.
+    latest: HashMap<u32, u64>,
+    /// For the heap, which takes them group by group.
+    pub due: Vec<HeapEdge>,
+    levels: [Levels; METRICS],
+    snapshots: BTreeMap<u64, Value>,
+    left_out: u64,
+    unknown: u64,
+    /// Ends without a begin.
+    unmatched: u64,
+}
+
+/// Phases at the end.
+#[derive(Default)]
+pub struct PhasesEnd {
+    /// By time.
+    pub edges: Vec<Edge>,
+    pub instances: Vec<Instance>,
+    pub paths: Vec<Path>,
+    /// Full mode: requested bytes, by edge, in the order in which the replay met them.
+    pub heap: HeapLevels,
+    metrics: [AtEdges; METRICS],
+    trees: [RangeMax; METRICS],
+    /// Snapshots at edges, by time.
+    pub snapshots: BTreeMap<u64, Value>,
+    /// Time, source, name.
+    pub marks: Vec<(u64, &'static str, String)>,
+    pub left_out: u64,
+    pub unknown: u64,
+    pub unmatched: u64,
+}
+
+/// A phase's name, source, and the names of those around it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    pub names: Vec<String>,
+    pub source: &'static str,
+}
+
+/// Requested bytes at the edges, as the replay met them.
+#[derive(Default)]
+pub struct HeapLevels {
+    at: AtEdges,
+    tree: RangeMax,
+    /// Where an edge is in that order.
+    position: Vec<Option<u32>>,
+    settling: Vec<i64>,
+}
+
+impl PhaseBook {
+    /// Whether any edge was seen.
+    pub fn is_empty(&self) -> bool {
+        self.edges.is_empty()
+    }
+
+    /// A row of the trace; `again`: it may be one that was read already.
+    pub fn add(&mut self, row: PhaseRow, again: bool) {
+        match row {
+            PhaseRow::Other => self.unknown += 1,
+            PhaseRow::Name { of_domain, number, text } => {
+                if self.names.len() < NAMES || self.names.contains_key(&number) {
+                    let (domain, name) = self.names.entry(number).or_default();
+                    let to = if of_domain { domain } else { name };
+                    // Pieces come in order; a name that is told again begins anew.
+                    if to.len() + text.len() <= NAME_LEN && !(again && to.ends_with(&text)) {
+                        to.push_str(&text);
+                    }
+                }
+            }
+            PhaseRow::Edge(edge) => self.edge(&edge, again),
+        }
+    }
+
+    fn edge(&mut self, row: &EdgeRow, again: bool) {
+        let latest = self.latest.entry(row.lane).or_default();
+        if again && row.t <= *latest {
+            return;
+        }
+        *latest = (*latest).max(row.t);
+        let place = Some((row.lane, row.group, row.at));
+        let live = i64::try_from(row.live).ok();
+        let name = Name::Number(row.name);
+        match row.what {
+            What::Mark => self.mark(row.t, row.source, name),
+            What::Begin => {
+                let Some(begin) = self.put(Edge { t: row.t, live, usage: row.usage }, place, None) else { return };
+                let who = Who::Lane(row.lane);
+                self.begin(who, row.range, Open { path: 0, begin, seq: row.seq, source: row.source, name, inner_ns: 0 });
+            }
+            What::End => {
+                let Some(open) = self.take(Who::Lane(row.lane), row.range, row.source, row.name) else {
+                    self.unmatched += 1;
+                    return;
+                };
+                let since = (row.range == 0).then_some(open.seq);
+                if let Some(end) = self.put(Edge { t: row.t, live, usage: row.usage }, place, since) {
+                    self.close(Who::Lane(row.lane), &open, end, true);
+                }
+            }
+        }
+    }
+
+    /// An edge from outside, of which only the time is known; its phases nest by source.
+    pub fn outside(&mut self, t: u64, what: What, source: &str, name: &str) {
+        let source = SOURCES.iter().position(|s| *s == source).unwrap_or(0) as u8;
+        let who = Who::Outside(source);
+        let text = self.text(name);
+        let edge = Edge { t, live: None, usage: None };
+        match what {
+            What::Mark => self.mark(t, source, text),
+            What::Begin => {
+                let Some(begin) = self.put(edge, None, None) else { return };
+                self.begin(who, 0, Open { path: 0, begin, seq: 0, source, name: text, inner_ns: 0 });
+            }
+            What::End => {
+                let open = self.open.get_mut(&who).and_then(|all| {
+                    let at = all.iter().rposition(|o| name.is_empty() || o.name == text)?;
+                    Some(all.remove(at))
+                });
+                let Some(open) = open else {
+                    self.unmatched += 1;
+                    return;
+                };
+                if let Some(end) = self.put(edge, None, None) {
+                    self.close(who, &open, end, true);
+                }
+            }
+        }
+    }
+
+    fn text(&mut self, name: &str) -> Name {
+        let at = self.texts.iter().position(|t| t == name).unwrap_or_else(|| {
+            self.texts.push(name.to_owned());
+            self.texts.len() - 1
+        });
+        Name::Text(at as u32)
+    }
+
+    fn mark(&mut self, t: u64, source: u8, name: Name) {
+        if self.marks.len() < EDGES {
+            self.marks.push((t, source, name));
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    fn put(&mut self, edge: Edge, place: Option<(u32, u64, u64)>, since: Option<u64>) -> Option<u32> {
+        if self.edges.len() >= EDGES {
+            self.left_out += 1;
+            return None;
+        }
+        let number = self.edges.len() as u32;
+        self.edges.push(edge);
+        self.due.push(HeapEdge { edge: number, t: edge.t, place, since });
+        Some(number)
+    }
+
+    fn begin(&mut self, who: Who, range: u64, mut open: Open) {
+        let parent = if range == 0 { self.open.get(&who).and_then(|all| all.last()).map(|o| o.path) } else { None };
+        let step = Step { parent, name: open.name, source: open.source };
+        let next = self.steps.len() as u32;
+        open.path = *self.paths.entry(step).or_insert(next);
+        if open.path == next {
+            self.steps.push(step);
+        }
+        if range == 0 {
+            self.open.entry(who).or_default().push(open);
+        } else if let Some(old) = self.ranges.insert(range, open) {
+            self.close(who, &old, open.begin, false);
+        }
+    }
+
+    fn take(&mut self, who: Who, range: u64, source: u8, domain: u32) -> Option<Open> {
+        if range != 0 {
+            return self.ranges.remove(&range);
+        }
+        let all = self.open.get_mut(&who)?;
+        let text = |number: u32| self.names.get(&number);
+        let wanted = text(domain).map_or("", |(_, name)| name.as_str());
+        let is_in = |o: &Open| match o.name {
+            Name::Number(n) => text(n).map_or("", |(domain, _)| domain.as_str()) == wanted,
+            Name::Text(_) => wanted.is_empty(),
+        };
+        let at = all.iter().rposition(|o| o.source == source && is_in(o))?;
+        Some(all.remove(at))
+    }
+
+    fn close(&mut self, who: Who, open: &Open, end: u32, ended: bool) {
+        let ns = |edge: u32| self.edges.get(edge as usize).map_or(0, |e| e.t);
+        let wall = ns(end).saturating_sub(ns(open.begin));
+        self.instances.push(Instance { path: open.path, begin: open.begin, end, inner_ns: open.inner_ns.min(wall), ended });
+        // The time is inside of what was open around it.
+        if let Some(outer) = self.open.get_mut(&who).and_then(|all| all.iter_mut().rev().find(|o| o.begin < open.begin)) {
+            outer.inner_ns = outer.inner_ns.saturating_add(wall);
+        }
+    }
+
+    /// Another thread uses the lane from here on: what the one before had open goes no further.
+    pub fn thread(&mut self, lane: u32, t: u64) {
+        self.close_all(Who::Lane(lane), t);
+    }
+
+    fn close_all(&mut self, who: Who, t: u64) {
+        while let Some(open) = self.open.get_mut(&who).and_then(Vec::pop) {
+            let Some(end) = self.put(Edge { t, live: None, usage: None }, None, None) else { return };
+            self.close(who, &open, end, false);
+        }
+    }
+
+    /// A metric has this level from `t` on.
+    pub fn note(&mut self, metric: Metric, t: u64, level: u64) {
+        let level = i64::try_from(level).unwrap_or(i64::MAX);
+        self.note_most(metric, t, level, level);
+    }
+
+    /// The same, with the most there was since the note before.
+    pub fn note_most(&mut self, metric: Metric, t: u64, level: i64, most: i64) {
+        let levels = &mut self.levels[metric as usize];
+        levels.note_most(t, level, most);
+        if self.edges.is_empty() {
+            levels.forget_old();
+        }
+    }
+
+    /// A layered snapshot at an edge.
+    pub fn snapshot(&mut self, t: u64, snapshot: Value) {
+        if self.snapshots.len() < SNAPSHOTS {
+            self.snapshots.insert(t, snapshot);
+        }
+    }
+
+    /// What is open ends with the image.
+    pub fn close_open(&mut self, last: u64) {
+        let open: Vec<Who> = self.open.keys().copied().collect();
+        open.into_iter().for_each(|who| self.close_all(who, last));
+        for (_, open) in std::mem::take(&mut self.ranges) {
+            let Some(end) = self.put(Edge { t: last, live: None, usage: None }, None, None) else { return };
+            self.close(Who::Outside(0), &open, end, false);
+        }
+    }
+
+    /// All lines have been read; `heap` is what the replay found.
+    pub fn finish(self, heap: Vec<HeapAt>) -> PhasesEnd {
+        let mut order: Vec<u32> = (0..self.edges.len() as u32).collect();
+        order.sort_by_key(|e| self.edges[*e as usize].t);
+        let mut place = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(at, e)| place[*e as usize] = at as u32);
+        let edges: Vec<Edge> = order.iter().map(|e| self.edges[*e as usize]).collect();
+        let times = || edges.iter().map(|e| e.t);
+        let metrics = self.levels.map(|levels| levels.at(times()));
+        let trees = std::array::from_fn(|m| metrics[m].tree());
+        let mut heap_levels = HeapLevels { position: vec![None; edges.len()], ..HeapLevels::default() };
+        for (at, found) in heap.iter().enumerate() {
+            heap_levels.at.level.push(found.level);
+            heap_levels.at.most.push(found.most);
+            heap_levels.settling.push(found.settling);
+            if let Some(position) = place.get(found.edge as usize).and_then(|e| heap_levels.position.get_mut(*e as usize)) {
+                *position = Some(at as u32);
+            }
+        }
+        heap_levels.tree = heap_levels.at.tree();
+        let name = |name: Name| match name {
+            Name::Number(n) => self.names.get(&n).map_or("(a name without room)".to_owned(), |(domain, name)| {
+                if domain.is_empty() { name.clone() } else { format!("{domain}: {name}") }
+            }),
+            Name::Text(n) => self.texts.get(n as usize).cloned().unwrap_or_default(),
+        };
+        let path = |step: &Step| {
+            let mut names = vec![name(step.name)];
+            let mut parent = step.parent;
+            while let Some(outer) = parent.and_then(|p| self.steps.get(p as usize)) {
+                names.push(name(outer.name));
+                parent = outer.parent;
+            }
+            names.reverse();
+            Path { names, source: SOURCES.get(step.source as usize).copied().unwrap_or("") }
+        };
+        let mut instances = self.instances;
+        instances.iter_mut().for_each(|i| (i.begin, i.end) = (place[i.begin as usize], place[i.end as usize]));
+        instances.sort_by_key(|i| (i.begin, std::cmp::Reverse(i.end)));
+        PhasesEnd {
+            paths: self.steps.iter().map(path).collect(),
+            marks: self.marks.iter().map(|&(t, source, n)| (t, SOURCES.get(source as usize).copied().unwrap_or(""), name(n))).collect(),
+            edges,
+            instances,
+            heap: heap_levels,
+            metrics,
+            trees,
+            snapshots: self.snapshots,
+            left_out: self.left_out,
+            unknown: self.unknown,
+            unmatched: self.unmatched,
+        }
+    }
+}
+
+impl PhasesEnd {
+    /// A metric's level at an edge.
+    pub fn at(&self, metric: Metric, edge: u32) -> i64 {
+        self.metrics[metric as usize].level.get(edge as usize).copied().unwrap_or(0)
+    }
+
+    /// The most of a metric while an instance was on.
+    pub fn most(&self, metric: Metric, of: &Instance) -> i64 {
+        self.metrics[metric as usize].between(&self.trees[metric as usize], of.begin as usize, of.end as usize)
+    }
+}
+
+impl HeapLevels {
+    /// Requested bytes live when an instance began, when it ended, and at most meanwhile; `None` where the replay did not meet its edges.
+    pub fn of(&self, i: &Instance) -> Option<[i64; 3]> {
+        let position = |edge: u32| self.position.get(edge as usize).copied().flatten().map(|p| p as usize);
+        let (from, to) = (position(i.begin)?, position(i.end)?);
+        let level = |at: usize| self.at.level.get(at).copied().unwrap_or(0);
+        let settling = self.settling.get(to).copied().unwrap_or(0);
+        Some([level(from), level(to) - settling, self.at.between(&self.tree, from.min(to), to.max(from))])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(what: What, t: u64, source: u8, name: u32) -> EdgeRow {
+        EdgeRow { what, t, lane: 0, group: 0, at: 0, seq: 0, source, name, range: 0, live: 0, usage: None }
+    }
+
+    fn name(number: u32, domain: &str, name: &str) -> [PhaseRow; 2] {
+        [(true, domain), (false, name)].map(|(of_domain, text)| PhaseRow::Name { of_domain, number, text: text.into() })
+    }
+
+    fn shown(book: PhaseBook) -> Vec<(String, u64, u64, u64, bool)> {
+        let end = book.finish(Vec::new());
+        let t = |e: u32| end.edges[e as usize].t;
+        end.instances.iter().map(|i| (end.paths[i.path as usize].names.join("/"), t(i.begin), t(i.end), i.inner_ns, i.ended)).collect()
+    }
+
+    #[test]
+    fn phases_nest_by_thread_and_ends_find_their_own_source_and_domain() {
+        let mut book = PhaseBook::default();
+        name(1, "", "a").into_iter().chain(name(2, "lib", "b")).chain(name(9, "", "lib")).for_each(|n| book.add(n, false));
+        for e in [
+            row(What::Begin, 10, 0, 1),
+            row(What::Begin, 20, 0, 2),
+            row(What::Begin, 30, 5, 1),
+            row(What::End, 40, 0, 0), // of no domain: the outermost
+            row(What::End, 50, 5, 0),
+            row(What::End, 70, 0, 9),
+            row(What::End, 80, 0, 9),
+        ] {
+            book.add(PhaseRow::Edge(e), false);
+        }
+        assert_eq!(book.unmatched, 1);
+        assert_eq!(
+            shown(book),
+            [("a".into(), 10, 40, 0, true), ("a/lib: b".into(), 20, 70, 20, true), ("a/lib: b/a".into(), 30, 50, 0, true)]
+        );
+    }
+
+    #[test]
+    fn what_is_open_ends_with_the_image_and_is_marked() {
+        let mut book = PhaseBook::default();
+        book.outside(5, What::Begin, "output", "load");
+        book.add(PhaseRow::Edge(EdgeRow { range: 7, ..row(What::Begin, 6, 0, 3) }), false);
+        book.close_open(90);
+        assert_eq!(shown(book), [("load".into(), 5, 90, 0, false), ("(a name without room)".into(), 6, 90, 0, false)]);
+    }
+
+    #[test]
+    fn what_a_spool_says_again_counts_once() {
+        let mut book = PhaseBook::default();
+        for again in [false, true] {
+            book.add(PhaseRow::Edge(row(What::Begin, 10, 5, 1)), again);
+            book.add(PhaseRow::Edge(row(What::End, 20, 5, 0)), again);
+            name(1, "", "a").into_iter().for_each(|n| book.add(n, again));
+        }
+        assert_eq!(shown(book), [("a".into(), 10, 20, 0, true)]);
+    }
+}
