@@ -290,10 +290,20 @@ unsafe fn stamp(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block) {
             c.stamp_events = 0;
             return;
         }
-        if from < c.stamp_ns + TICK || c.t_len as usize + 2 * v93::MAX_LEN > T_CAP {
+        if from >= c.stamp_ns + TICK {
+            put_stamp(lane, c, from);
+        }
+    }
+}
+
+/// Puts a stamp before the next event, where there is room for one.
+unsafe fn put_stamp(lane: *mut Lane, c: &mut Commit, t_ns: u64) {
+    // SAFETY: the lock is held; the columns are the drain's.
+    unsafe {
+        if c.t_len as usize + 2 * v93::MAX_LEN > T_CAP {
             return;
         }
-        let ticks = (from - c.stamp_ns) / TICK;
+        let ticks = t_ns.saturating_sub(c.stamp_ns) / TICK;
         let t = (*lane).t.as_mut_ptr();
         c.t_len += v93::put(t.add(c.t_len as usize), (c.events - c.stamp_events) as u64) as u32;
         c.t_len += v93::put(t.add(c.t_len as usize), ticks) as u32;
@@ -301,6 +311,34 @@ unsafe fn stamp(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block) {
         c.stamp_ns += ticks * TICK;
     }
 }
+
+/// A STAMP or STAMPED record.
+pub(super) unsafe fn timed(lane: *mut Lane, c: &mut Commit, w: u64) {
+    // SAFETY: the lock is held.
+    unsafe {
+        if record::op_of(w) == op::STAMPED {
+            if c.events > c.stamp_events {
+                put_stamp(lane, c, c.stamp_ns);
+            }
+            return;
+        }
+        at(lane, c, record::time_of_stamp(w, c.stamp_ns.saturating_sub(LATE)));
+    }
+}
+
+/// What follows happens at this time or later, what came before at this time or earlier.
+pub(super) unsafe fn at(lane: *mut Lane, c: &mut Commit, t_ns: u64) {
+    if c.events == 0 {
+        c.t0 = t_ns.max(c.stamp_ns);
+        (c.stamp_ns, c.stamp_events) = (c.t0, 0);
+    } else if t_ns >= c.stamp_ns + TICK {
+        // SAFETY: the lock is held.
+        unsafe { put_stamp(lane, c, t_ns) };
+    }
+}
+
+/// A stamp comes at most so long after it was made: then its thread had been held up between the clock and the ring.
+const LATE: u64 = 3_600_000_000_000;
 
 /// Unit of column `t`, ns.
 pub const TICK: u64 = 100;

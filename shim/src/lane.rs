@@ -151,10 +151,10 @@ pub unsafe fn on_alloc(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usiz
             (*lane).hi.store(live, Release);
         }
         if (*hot).mode == FULL {
-            push_alloc(hot, func, p, size, usable, flags);
-            // Memory of this size is not touched unseen.
             if size >= 64 << 10 {
-                writer::come_back();
+                push_large(hot, func, p, size, usable, flags);
+            } else {
+                push_alloc(hot, func, p, size, usable, flags);
             }
         } else {
             let left = (*hot).left - size as i64;
@@ -164,6 +164,20 @@ pub unsafe fn on_alloc(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usiz
             }
         }
     }
+}
+
+/// Of a large block the time is told, so that its place among other threads' events is known: these make the peaks. Memory of this size is
+/// not touched unseen either.
+#[cold]
+#[inline(never)]
+unsafe fn push_large(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, usable: usize, flags: u64) {
+    // SAFETY: the caller's hot.
+    unsafe {
+        push(hot, [record::stamp(sys::now())]);
+        push_alloc(hot, func, p, size, usable, flags);
+        push(hot, [start(op::STAMPED, 0, 0)]);
+    }
+    writer::come_back();
 }
 
 #[inline(always)]
@@ -244,7 +258,25 @@ unsafe fn push_free(hot: *mut Hot, op: u8, p: *mut libc::c_void, usable: usize) 
         if usable & 15 == 8 && units < 4096 {
             push(hot, [start(op, units as u64, addr3)]);
         } else {
-            push(hot, [start(op, 0, addr3), usable as u64]);
+            push_large_free(hot, op, addr3, usable);
+        }
+    }
+}
+
+/// As [`push_large`]; with the usable size in a word of its own.
+#[cold]
+#[inline(never)]
+unsafe fn push_large_free(hot: *mut Hot, op: u8, addr3: u64, usable: usize) {
+    // The old block of a realloc ends with the new one's event.
+    let timed = op == op::FREE && usable >= 64 << 10;
+    // SAFETY: the caller's hot.
+    unsafe {
+        if timed && (*hot).mode == FULL {
+            push(hot, [record::stamp(sys::now())]);
+        }
+        push(hot, [start(op, 0, addr3), usable as u64]);
+        if timed && (*hot).mode == FULL {
+            push(hot, [start(op::STAMPED, 0, 0)]);
         }
     }
 }

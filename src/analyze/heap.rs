@@ -119,6 +119,12 @@ const ALIGNED_SLACK: u64 = 16;
 /// What a block can have that the allocator mapped by itself: the rest of its page.
 const MAPPED_SLACK: u64 = 4096;
 
+/// By how much live bytes of a phase by usable size can exceed those by requested size, at any time of the run; `None`: not known.
+pub fn slack_at_most(image: &ImageEnd) -> Option<Bytes> {
+    let recorded = image.heap.slack.unwrap_or_default();
+    slack(image, image.counts.most_blocks, recorded.peak.saturating_add(recorded.bound), i64::MAX)
+}
+
 /// By how much `usable` bytes in `blocks` blocks exceed what was asked for, at most; `recorded`: the part of blocks that are events.
 fn slack(image: &ImageEnd, blocks: i64, recorded: i64, usable: i64) -> Option<Bytes> {
     let each = image.header.slack?;

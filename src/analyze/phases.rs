@@ -1,5 +1,6 @@
 //! What each phase needed, left behind and took.
 
+use super::heap;
 use super::report::{Latency, Mark, Mode, Phase};
 use super::steps::{self, Step, quantile};
 use crate::model::image::ImageEnd;
@@ -81,6 +82,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     let highest = heaps.iter().max_by_key(|h| middle(h));
     let peak = highest.map_or(0, middle);
     let bound = heaps.iter().map(|h| h.upper).max().unwrap_or(0).saturating_sub(peak).max(highest.map_or(0, |h| peak - h.lower));
+    let slack = if mode == Mode::Full { Some(Bytes(0)) } else { heap::slack_at_most(image) };
     let most = |metric: Metric| times.iter().map(|i| p.most(metric, i)).max().unwrap_or(0);
     let change = |metric: Metric| times.iter().map(|i| p.at(metric, i.end) - p.at(metric, i.begin)).sum::<i64>();
     let moved = |metric: Metric| Bytes::of_balance(change(metric));
@@ -119,8 +121,9 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         wall_s,
         self_wall_s: (wall_s - Nanos(inner).seconds()).max(0.0),
         latency: latency(&all),
+        heap_begin_bytes: Bytes::of_balance(heaps.first().map_or(0, |h| h.begin)),
         heap_peak_bytes: Bytes::of_balance(peak),
-        heap_peak_bound_bytes: image.header.heap_seen.is_none_or(|seen| seen).then_some(Bytes::of_balance(bound)),
+        heap_peak_bound_bytes: slack.filter(|_| image.header.heap_seen != Some(false)).map(|slack| Bytes::of_balance(bound) + slack),
         heap_persistent_bytes: heaps.iter().map(|h| h.end - h.begin).sum(),
         heap_transient_bytes: heaps.iter().map(|h| Bytes::of_balance(middle(h) - h.begin.max(h.end))).max().unwrap_or_default(),
         rss_peak_bytes: rss.map(Bytes::of_balance),

@@ -39,6 +39,8 @@ pub struct Counts {
     pub upper: i64,
     /// Blocks that were live when it was `lower`; `None` where the trace does not say.
     pub lower_blocks: Option<i64>,
+    /// Most blocks live where a lane's bytes were highest, or at a line.
+    pub most_blocks: i64,
     /// Of the parent, live at the fork.
     inherited_blocks: i64,
     /// Σ of the lanes.
@@ -118,6 +120,7 @@ impl Counts {
             (exact, exact_blocks) = (self.level, Some(self.blocks_level));
         }
         self.upper = self.upper.max(upper + self.inherited);
+        self.most_blocks = self.most_blocks.max(exact_blocks.unwrap_or(0).max(self.blocks_level) + self.inherited_blocks);
         for (level, blocks) in [(self.level, Some(self.blocks_level)), (exact, exact_blocks)] {
             if level + self.inherited > self.lower {
                 (self.lower, self.lower_at) = (level + self.inherited, line.t);

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use memshim_format::phase::SOURCES;
+use memshim_format::phase::{SOURCES, Source};
 use serde_json::Value;
 
 use super::levels::{AtEdges, Levels, RangeMax};
@@ -61,7 +61,7 @@ pub struct HeapEdge {
     pub t: u64,
     /// Lane, group and step, where it has a place among a lane's events.
     pub place: Option<(u32, u64, u64)>,
-    /// Of an end: number of the lane's first allocation in the phase.
+    /// Of the end of a function: number of the lane's first allocation in the phase.
     pub since: Option<u64>,
 }
 
@@ -229,7 +229,8 @@ impl PhaseBook {
                     self.unmatched += 1;
                     return;
                 };
-                let since = (row.range == 0).then_some(open.seq);
+                // A function's end is told of while its frame still holds what is in its variables.
+                let since = (row.source == Source::Python as u8).then_some(open.seq);
                 if let Some(end) = self.put(Edge { t: row.t, live, usage: row.usage }, place, since) {
                     self.close(Who::Lane(row.lane), &open, end, true);
                 }

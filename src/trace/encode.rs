@@ -153,6 +153,14 @@ impl LaneLines {
         }
     }
 
+    /// The event before happened at the last stamp.
+    pub fn stamped(&mut self) {
+        if self.events > self.stamp_events {
+            push_pair(&mut self.t, self.events - self.stamp_events, 0);
+            self.stamp_events = self.events;
+        }
+    }
+
     /// An ALLOC record. Gives the block's number.
     pub fn allocate(&mut self, r: &Record, kinds: &mut KindRows) -> u64 {
         let func = r.op - op::ALLOC;

@@ -201,6 +201,8 @@ fn apply(r: &Record, w: &mut Work, blocks: &mut Blocks, kinds: &mut KindRows, sp
             }
         }
         op::REALLOC_DONE => w.lines.end_realloc(),
+        op::STAMP => w.lines.stamp(r.time()),
+        op::STAMPED => w.lines.stamped(),
         _ => describe(r, w, group, other),
     }
 }

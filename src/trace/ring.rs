@@ -16,6 +16,13 @@ pub struct Record {
     pub block_t: u64,
 }
 
+impl Record {
+    /// Of a STAMP.
+    pub fn time(&self) -> u64 {
+        record::time_of_stamp(record::stamp(self.arg << record::ARG_SHIFT | self.low), self.block_t)
+    }
+}
+
 /// All records of a lane after its commit, in order, and how many words made no sense.
 pub fn records(spool: &Spool, number: u32, lane: &Lane) -> (Vec<Record>, u64) {
     let mut all = Vec::new();
@@ -62,5 +69,5 @@ pub fn records(spool: &Spool, number: u32, lane: &Lane) -> (Vec<Record>, u64) {
 }
 
 fn known(o: u8) -> bool {
-    matches!(o, op::ALLOC..op::FREE | op::FREE..=op::REALLOC_DONE | op::MMAP..=op::UNDO | op::THREAD_START..=op::CHILD | op::PHASE..=op::PHASE_NAME | op::GPU..=op::GPU_LAST)
+    matches!(o, op::ALLOC..op::FREE | op::FREE..=op::REALLOC_DONE | op::MMAP..=op::UNDO | op::THREAD_START..=op::CHILD | op::PHASE..=op::STAMPED | op::GPU..=op::GPU_LAST)
 }

@@ -118,6 +118,10 @@ pub mod op {
     pub const TEXT: u8 = 0x58;
     /// A piece of a phase's name.
     pub const PHASE_NAME: u8 = 0x59;
+    /// What follows happens at this time, what came before happened before it: its low bits, as of [`super::stamp`]. No argument word.
+    pub const STAMP: u8 = 0x5a;
+    /// The event before it happened at the last stamp. No argument word.
+    pub const STAMPED: u8 = 0x5b;
     /// First of the GPU rows, one op a kind: see [`super::gpu`].
     pub const GPU: u8 = super::gpu::FIRST_OP;
     /// Last of them.
@@ -145,6 +149,19 @@ pub const NODE_BITS: u32 = 28;
 pub const LEN_BITS: u32 = 13;
 /// Bytes of text in a TEXT record.
 pub const TEXT_BYTES: usize = 49;
+
+const STAMP_BITS: u64 = (1 << OP_SHIFT) - 1;
+
+/// The STAMP record of a time.
+pub const fn stamp(t_ns: u64) -> u64 {
+    START | (op::STAMP as u64) << OP_SHIFT | t_ns & STAMP_BITS
+}
+
+/// Its time, which is not before `since`.
+pub const fn time_of_stamp(w: u64, since: u64) -> u64 {
+    let t = since & !STAMP_BITS | w & STAMP_BITS;
+    if t < since { t + STAMP_BITS + 1 } else { t }
+}
 
 /// Whether a record is about stacks: no event of the program's, so none is lost where it does not fit.
 pub const fn is_of_stacks(w: u64) -> bool {
@@ -246,3 +263,18 @@ pub const fn words(w: u64) -> usize {
 
 /// The longest record, in words.
 pub const MAX_WORDS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_keeps_its_time_over_years() {
+        for t in [0, 1 << 40, (1 << 56) - 1, 1 << 56, (1 << 60) + 12_345] {
+            for before in [0, 1_000_000_000] {
+                assert_eq!(time_of_stamp(stamp(t), t - before.min(t)), t);
+            }
+        }
+        assert!(op_of(stamp(u64::MAX)) == op::STAMP && words(stamp(u64::MAX)) == 1);
+    }
+}

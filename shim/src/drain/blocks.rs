@@ -382,10 +382,21 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
                 }
             }
             op::REALLOC_DONE => finish_pending(lane, c),
-            op::THREAD_START | op::THREAD_END => lines::thread(i, c.seq, w, words),
-            op::CHILD => lines::child(w, words),
+            op::THREAD_START | op::THREAD_END => {
+                super::at(lane, c, *words.add(1));
+                lines::thread(i, c.seq, w, words);
+            }
+            op::CHILD => {
+                super::at(lane, c, *words.add(1));
+                lines::child(w, words);
+            }
             op::NODE..=op::TEXT => stacks::take(i, lane, c, w, words),
-            op::PHASE | op::PHASE_NAME => lines::phase(i, c.events, c.seq, w, words),
+            op::STAMP | op::STAMPED => super::timed(lane, c, w),
+            op::PHASE => {
+                super::at(lane, c, *words.add(1));
+                lines::phase(i, c.events, c.seq, w, words);
+            }
+            op::PHASE_NAME => lines::phase(i, c.events, c.seq, w, words),
             _ => {
                 let mut stack = 0;
                 if record::has_stack(w) {

@@ -24,7 +24,10 @@ pub struct Phase {
     /// Less the phases inside it on the same thread.
     pub self_wall_s: f64,
     pub latency: Latency,
-    /// Most live at once in the process while it was on. Full mode: requested; fast mode: usable, wrong by at most the bound.
+    /// Live when it began first.
+    pub heap_begin_bytes: Bytes,
+    /// Most live at once in the process while it was on. Full mode: requested; fast mode: usable, wrong by
+    /// at most the bound, slack of blocks included; so are the others of the heap.
     pub heap_peak_bytes: Bytes,
     /// `null`: not known.
     pub heap_peak_bound_bytes: Option<Bytes>,

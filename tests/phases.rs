@@ -1,0 +1,117 @@
+//! Phases of programs that know what they did in each: what the report says of them, in both modes, after a kill, by every source.
+
+mod support;
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use support::{Need, Ran, Session, lossy};
+
+fn run(command: &mut Command, dir: &Path, settings: &[(&str, &str)]) -> Ran {
+    command.current_dir(dir).env("LD_PRELOAD", support::shim()).envs(settings.iter().copied());
+    Session::start(command, dir).finish(Duration::from_secs(60))
+}
+
+/// All runs of the trace in `dir`.
+fn report(dir: &Path) -> Value {
+    let text = support::analyze(&dir.join("trace.jsonl")).expect("a report");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// The phase of a path.
+fn phase<'a>(run: &'a Value, path: &str) -> &'a Value {
+    let is =
+        |p: &&Value| p["path"].as_array().is_some_and(|names| names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("/") == path);
+    run["phases"].as_array().and_then(|all| all.iter().find(is)).unwrap_or_else(|| panic!("no phase {path} in {}", run["phases"]))
+}
+
+fn number(of: &Value, key: &str) -> i64 {
+    of[key].as_i64().unwrap_or_else(|| panic!("no {key}: {of}"))
+}
+
+/// What the program said of its phases, one object a line.
+fn truth(ran: &Ran) -> Vec<Value> {
+    let said: Vec<Value> = lossy(&ran.stdout).lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+    assert!(!said.is_empty() && ran.stderr.is_empty(), "{}", lossy(&ran.stderr));
+    said
+}
+
+fn program() -> Command {
+    let header = support::root().join("include/memshim.h");
+    assert!(header.exists());
+    Command::new(support::build("phases.c", "phases", &["-Wno-all"]))
+}
+
+#[test]
+fn every_number_of_a_phase_is_what_its_program_knows() {
+    let test = "every_number_of_a_phase_is_what_its_program_knows";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    for mode in ["full", "fast"] {
+        let dir = support::fresh_dir(test);
+        let ran = run(program().arg("child"), &dir, &[("MEMSHIM_MODE", mode), ("MEMSHIM_BIG", "1KiB")]);
+        let report = report(&dir);
+        let first = &report["runs"][0];
+        for said in truth(&ran) {
+            let path = said["path"].as_str().expect("a path");
+            let p = phase(first, path);
+            assert_eq!((number(p, "count"), number(p, "open"), p["source"].as_str()), (number(&said, "count"), 0, Some("api")), "{path}");
+            let got = [
+                number(p, "heap_peak_bytes") - number(p, "heap_begin_bytes"),
+                number(p, "heap_persistent_bytes"),
+                number(p, "heap_transient_bytes"),
+            ];
+            let known = [number(&said, "above"), number(&said, "persistent"), number(&said, "transient")];
+            // A difference of two figures, each within the bound.
+            let slack = if mode == "full" { 0 } else { 2 * number(p, "heap_peak_bound_bytes") };
+            assert!(slack < 400_000, "{p}");
+            for (got, known) in got.iter().zip(known) {
+                assert!((got - known).abs() <= slack, "{mode} {path}: {got} is not {known} within {slack}: {p}");
+            }
+            let between = |key: &str| said[key].as_f64().expect("a time");
+            let (wall, inner, outer) = (p["wall_s"].as_f64().expect("wall"), between("inner"), between("outer"));
+            assert!(inner <= wall + 1e-9 && wall <= outer + 1e-9, "{mode} {path}: {wall} s is not in {inner}..{outer}");
+        }
+        let steps = phase(first, "step");
+        assert_eq!(steps["steps"]["leaks"], true, "{steps}");
+        assert_eq!(steps["steps"]["outliers"][0]["index"], 30, "{steps}");
+        if mode == "full" {
+            assert_eq!(steps["growth_per_count_bytes"], 2048.0);
+        }
+        assert_eq!(phase(first, "build")["steps"], Value::Null);
+        assert_eq!(number(phase(first, "map"), "map_persistent_bytes"), 4 << 20, "{mode}");
+        assert!(number(phase(first, "map"), "map_peak_bytes") >= 8 << 20);
+        let child = phase(first, "child");
+        let resident = number(child, "children_peak_bytes");
+        assert!((24 << 20..64 << 20).contains(&resident), "{mode}: {child}");
+        let inside = report["runs"].as_array().expect("runs").iter().find(|r| r["ppid"] == first["pid"]).expect("the child");
+        assert_eq!(number(phase(inside, "in the child"), "count"), 1);
+        let marks: Vec<&str> = first["marks"].as_array().expect("marks").iter().filter_map(|m| m["name"].as_str()).collect();
+        assert_eq!(marks, ["halfway", "inside"]);
+        assert!(
+            number(child, "read_bytes") >= 0 && child["cpu_s"].as_f64().is_some_and(|s| s >= 0.0) && child["snapshots"][1]["hwm"].is_u64()
+        );
+    }
+}
+
+#[test]
+fn a_phase_that_its_process_did_not_survive_is_there() {
+    let test = "a_phase_that_its_process_did_not_survive_is_there";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    let ran = run(program().arg("kill"), &dir, &[("MEMSHIM_MODE", "full")]);
+    assert_eq!(ran.end(), "signal 9");
+    let report = report(&dir);
+    let first = &report["runs"][0];
+    let last = phase(first, "never ends");
+    assert_eq!((number(last, "count"), number(last, "open"), number(last, "heap_persistent_bytes")), (1, 1, 123_456));
+    for said in truth(&ran).iter().filter(|said| said["path"] != "never ends") {
+        let p = phase(first, said["path"].as_str().expect("a path"));
+        let got = (number(p, "count"), number(p, "heap_persistent_bytes"), number(p, "heap_transient_bytes"));
+        assert_eq!(got, (number(said, "count"), number(said, "persistent"), number(said, "transient")), "{p}");
+    }
+}
