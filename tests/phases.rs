@@ -115,3 +115,74 @@ fn a_phase_that_its_process_did_not_survive_is_there() {
         assert_eq!(got, (number(said, "count"), number(said, "persistent"), number(said, "transient")), "{p}");
     }
 }
+
+/// What the program of NVTX did, by the report.
+fn nvtx_phases(run: &Value) {
+    let of = |path: &str| {
+        let p = phase(run, path);
+        assert_eq!((p["source"].as_str(), number(p, "count"), number(p, "open")), (Some("nvtx"), 1, 0), "{p}");
+        (number(p, "heap_persistent_bytes"), number(p, "heap_transient_bytes"))
+    };
+    assert_eq!(of("outer"), (1_000_000, 200_000));
+    assert_eq!(of("outer/plain event"), (0, 200_000));
+    assert_eq!(of("outer/breit ü"), (0, 0));
+    assert_eq!(of("around"), (3_000_000, 0));
+    assert_eq!(of("around/solver: registered"), (0, 3_000_000));
+    assert_eq!(of("range one"), (400_000, 0));
+    assert_eq!(of("solver: plain event"), (0, 400_000));
+    assert_eq!(run["marks"][0]["name"], "a mark");
+}
+
+#[test]
+fn ranges_of_nvtx_are_phases() {
+    let test = "ranges_of_nvtx_are_phases";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let client = support::build("nvtx.c", "nvtx", &[]);
+    let bare = Session::start(Command::new(&client).current_dir(support::fresh_dir(test)).env("PLAIN", "x"), &support::run_dir(test));
+    let bare = bare.finish(Duration::from_secs(20));
+    assert_eq!(lossy(&bare.stderr), "ready 0, in the environment 0, plain x\n");
+    let dir = support::fresh_dir(test);
+    let ran = run(Command::new(&client).arg("print").env("PLAIN", "x"), &dir, &[("MEMSHIM_MODE", "full")]);
+    assert_eq!(lossy(&ran.stderr), "ready 1, in the environment 0, plain x\n");
+    assert_eq!(lossy(&ran.stdout), "push -2 pop -2 ranges 1\n", "as where nobody counts levels");
+    nvtx_phases(&report(&dir)["runs"][0]);
+}
+
+#[test]
+fn a_second_injection_library_of_nvtx_has_its_calls_and_its_way() {
+    let test = "a_second_injection_library_of_nvtx_has_its_calls_and_its_way";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let client = support::build("nvtx.c", "nvtx", &[]);
+    let other = support::build("nvtx_other.c", "nvtx_other.so", &["-shared", "-fPIC"]);
+    let dir = support::fresh_dir(test);
+    let ran = run(Command::new(&client).arg("print").env("NVTX_INJECTION64_PATH", &other), &dir, &[("MEMSHIM_MODE", "full")]);
+    assert_eq!(lossy(&ran.stderr), "ready 1, in the environment 1, plain (none)\n");
+    assert_eq!(lossy(&ran.stdout), "push 0 pop 0 ranges 1\nother: pushes 4 pops 4 ranges 2 domains 1\n");
+    nvtx_phases(&report(&dir)["runs"][0]);
+}
+
+#[test]
+fn the_nvtx_package_of_python_is_heard() {
+    let test = "the_nvtx_package_of_python_is_heard";
+    if support::lacks(test, &[Need::Preload, Need::Module("nvtx")]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    let script = "import nvtx\n\
+                  @nvtx.annotate('decorated', domain='mine')\n\
+                  def f(n): return bytearray(n)\n\
+                  with nvtx.annotate('with'):\n    a = f(3000000)\n\
+                  r = nvtx.start_range('range'); del a; nvtx.end_range(r); nvtx.mark('here')\n";
+    let ran = run(Command::new(support::python().expect("asked for")).args(["-c", script]), &dir, &[("MEMSHIM_MODE", "full")]);
+    assert_eq!((ran.end(), lossy(&ran.stderr)), ("exit 0".into(), String::new()));
+    let report = report(&dir);
+    let first = &report["runs"][0];
+    assert!(number(phase(first, "with"), "heap_persistent_bytes") >= 3_000_000);
+    assert!(number(phase(first, "with/mine: decorated"), "heap_persistent_bytes") >= 3_000_000);
+    assert!(number(phase(first, "range"), "heap_persistent_bytes") <= -3_000_000);
+    assert_eq!(first["marks"][0]["name"], "here");
+}

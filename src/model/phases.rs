@@ -367,8 +367,14 @@ impl PhaseBook {
         }
     }
 
-    /// What is open ends with the image.
+    /// What is open ends with the image, after everything in it.
     pub fn close_open(&mut self, last: u64) {
+        let first = self.due.len();
+        self.close_all_open(last);
+        self.due[first..].iter_mut().for_each(|e| e.t = u64::MAX);
+    }
+
+    fn close_all_open(&mut self, last: u64) {
         let open: Vec<Who> = self.open.keys().copied().collect();
         open.into_iter().for_each(|who| self.close_all(who, last));
         for (_, open) in std::mem::take(&mut self.ranges) {

@@ -300,10 +300,10 @@ callbacks! { CORE2_HOOKS, NEXT2:
     3 domain_stop(_domain: Handle, id: u64) -> (): |_theirs| end_range(NVTX, id);
     4 domain_push(domain: Handle, event: Event) -> c_int: |theirs| push(message(domain, event), theirs);
     5 domain_pop(domain: Handle) -> c_int: |theirs| popped(domain, theirs);
-    9 register_a(_domain: Handle, text: Text) -> Handle: |theirs| handle(plain(b"", text), theirs);
-    10 register_w(_domain: Handle, text: WideText) -> Handle: |theirs| handle(wide(b"", text), theirs);
-    11 create_a(text: Text) -> Handle: |theirs| handle(plain(b"", text), theirs);
-    12 create_w(text: WideText) -> Handle: |theirs| handle(wide(b"", text), theirs);
+    10 register_a(_domain: Handle, text: Text) -> Handle: |theirs| handle(plain(b"", text), theirs);
+    11 register_w(_domain: Handle, text: WideText) -> Handle: |theirs| handle(wide(b"", text), theirs);
+    12 create_a(text: Text) -> Handle: |theirs| handle(plain(b"", text), theirs);
+    13 create_w(text: WideText) -> Handle: |theirs| handle(wide(b"", text), theirs);
 }
 
 /// A range has the number that its program knows.
