@@ -186,3 +186,40 @@ fn the_nvtx_package_of_python_is_heard() {
     assert!(number(phase(first, "range"), "heap_persistent_bytes") <= -3_000_000);
     assert_eq!(first["marks"][0]["name"], "here");
 }
+
+#[test]
+fn the_python_package_says_phases_and_does_nothing_without_the_shim() {
+    let test = "the_python_package_says_phases_and_does_nothing_without_the_shim";
+    if support::lacks(test, &[Need::Preload, Need::Command("python3")]) {
+        return;
+    }
+    let script = "from memshim import active, phase, step, mark\n\
+                  @phase('made')\n\
+                  def made(n):\n    '''doc'''\n    return bytearray(n)\n\
+                  kept = []\n\
+                  with phase('outer \u{e9}'):\n    kept.append(made(1000000))\n\
+                  for i in step('turn', range(5)):\n    kept.append(made(200000))\n    made(300000)\n\
+                  try:\n    with phase('raises'):\n        1 / 0\n\
+                  except ZeroDivisionError:\n    mark('caught')\n\
+                  print(active, made.__name__, made.__doc__, len(kept))\n";
+    let package = support::root().join("python");
+    let dir = support::fresh_dir(test);
+    let python = support::python().expect("asked for");
+    let mut bare = Command::new(python);
+    bare.args(["-c", script]).current_dir(&dir).env("PYTHONPATH", &package).env("PYTHONDONTWRITEBYTECODE", "1");
+    let bare = Session::start(&mut bare, &dir).finish(Duration::from_secs(20));
+    assert_eq!(lossy(&bare.stdout), "False made doc 6\n");
+    let mut command = Command::new(python);
+    command.args(["-c", script]).env("PYTHONPATH", &package).env("PYTHONDONTWRITEBYTECODE", "1");
+    let ran = run(&mut command, &dir, &[("MEMSHIM_MODE", "full")]);
+    assert_eq!((lossy(&ran.stdout), lossy(&ran.stderr)), ("True made doc 6\n".into(), String::new()));
+    let report = report(&dir);
+    let first = &report["runs"][0];
+    // A byte array has one byte more than asked for; what else Python allocates is small.
+    let near = |bytes: i64, truth: i64| (truth..truth + 20_000).contains(&bytes);
+    assert!(near(number(phase(first, "outer \u{e9}/made"), "heap_persistent_bytes"), 1_000_000));
+    let turn = phase(first, "turn");
+    assert_eq!((number(turn, "count"), number(phase(first, "turn/made"), "count")), (5, 10));
+    assert!(near(number(turn, "heap_persistent_bytes"), 5 * 200_000) && near(number(turn, "heap_transient_bytes"), 300_000), "{turn}");
+    assert_eq!((number(phase(first, "raises"), "open"), first["marks"][0]["name"].as_str()), (0, Some("caught")));
+}
