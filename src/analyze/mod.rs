@@ -1,5 +1,6 @@
 //! From model to answer: one question a file, and the report that holds the answers. [`analyze`] is the way in.
 
+pub mod advice;
 pub mod clock;
 pub mod ending;
 pub mod gpu;
@@ -84,6 +85,9 @@ pub fn analyze(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Re
         report.runs.extend(run::runs_of(file, options, &names, &mut frames));
     }
     job::complete(&mut report);
+    for run in &mut report.runs {
+        run.advice = advice::advice(run);
+    }
     Ok(report)
 }
 

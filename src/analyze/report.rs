@@ -69,6 +69,8 @@ pub struct Run {
     /// In the order in which they began first.
     pub phases: Vec<Phase>,
     pub marks: Vec<Mark>,
+    /// What could need less; most to gain first.
+    pub advice: Vec<Advice>,
     /// By bytes allocated, most first; at most [`THREADS_SHOWN`].
     pub threads: Vec<Thread>,
     pub threads_total: u64,
@@ -359,6 +361,17 @@ pub struct Sample {
     pub heap: Bytes,
     /// Committed anonymous maps of the program.
     pub maps: Bytes,
+}
+
+/// Something that could need less memory or time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Advice {
+    pub what: String,
+    pub evidence: String,
+    /// At most so much less.
+    pub gain_bytes: Option<Bytes>,
+    /// At most so many seconds less.
+    pub gain_s: Option<f64>,
 }
 
 /// Something that is not in the numbers.

@@ -76,6 +76,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         },
         phases,
         marks: phases::marks(&image),
+        advice: Vec::new(),
         threads: threads(&image),
         threads_total: image.threads_total,
         samples: samples(&image),

@@ -1,6 +1,7 @@
 //! A report as one screen for a person: what ended how, the peak and what it was made of, who allocated, what is missing, what to type
 //! next. Every number says whether it is live, peak, total or temporary. Not for machines: that is `json`.
 
+mod advice;
 mod gpu;
 mod memory;
 mod phases;
@@ -51,6 +52,7 @@ pub fn render(report: &Report, style: &Style) -> String {
             page.lines.push(format!("{:MARGIN$}         █ live heap   ░ rest of the resident memory", ""));
         }
         processes::threads(&mut page, run);
+        advice::all(&mut page, run);
         trust::all(&mut page, run);
     }
     trust::problems(&mut page, &report.problems);

@@ -1,0 +1,178 @@
+//! What could need less memory or time: one line each, with its evidence and what there is to gain. Silent where there is nothing.
+//!
+//! Pure over a run's answers, after the job has been put together. Small programs get none: below [`WORTH`] nobody acts.
+
+use super::report::{Advice, Phase, Run};
+use crate::model::units::Bytes;
+use crate::output::units::{count, iec, percent};
+
+/// Less is not worth a person's time.
+const WORTH: u64 = 16 << 20;
+/// Shares from which something is pointed out.
+const HOT_PHASE: f64 = 0.10;
+const HOT_OWNER: f64 = 0.30;
+const HELD: f64 = 0.10;
+const UNACCOUNTED: f64 = 0.30;
+/// Shorter runs have no hot phases.
+const LONG_S: f64 = 0.5;
+const HOT_PHASES: usize = 3;
+
+/// Everything there is to say, most to gain first.
+pub fn advice(run: &Run) -> Vec<Advice> {
+    let mut all: Vec<Advice> = hot_phases(run).chain(leaks(run)).chain(held_across(run)).chain(hot_owner(run)).chain(slack(run)).collect();
+    all.extend(run.gpu.iter().flat_map(|g| &g.advice).map(|a| Advice {
+        what: a.what.clone(),
+        evidence: a.evidence.clone(),
+        gain_bytes: None,
+        gain_s: Some(a.gain_s),
+    }));
+    // Bytes before seconds, the most first; what has no figure last.
+    all.sort_by(|a, b| b.gain_bytes.cmp(&a.gain_bytes).then(b.gain_s.unwrap_or(0.0).total_cmp(&a.gain_s.unwrap_or(0.0))));
+    all
+}
+
+/// Phases whose own time is a large part of the run's; a phase that is the run itself says nothing.
+fn hot_phases(run: &Run) -> impl Iterator<Item = Advice> {
+    let mut hot: Vec<&Phase> = run.phases.iter().filter(|p| p.self_wall_s > run.wall_s * HOT_PHASE && run.wall_s > LONG_S).collect();
+    hot.sort_by(|a, b| b.self_wall_s.total_cmp(&a.self_wall_s));
+    let named = (run.phases.len() > 1).then_some(hot).unwrap_or_default();
+    named.into_iter().take(HOT_PHASES).map(|p| {
+        let cpu = p.cpu_s.filter(|_| p.self_wall_s >= p.wall_s * 0.99).map(|c| format!(", {} of it on a processor", percent(c, p.wall_s)));
+        Advice {
+            what: format!("`{}` takes {} of the run by itself", p.path.join(" › "), percent(p.self_wall_s, run.wall_s)),
+            evidence: format!("{:.3} s in {} times{}", p.self_wall_s, count(p.count), cpu.unwrap_or_default()),
+            gain_bytes: None,
+            gain_s: Some(p.self_wall_s),
+        }
+    })
+}
+
+fn leaks(run: &Run) -> impl Iterator<Item = Advice> {
+    run.phases.iter().filter_map(|p| {
+        let steps = p.steps.as_ref().filter(|s| s.leaks)?;
+        Some(Advice {
+            what: format!("`{}` leaks: it keeps {} each time", p.path.join(" › "), iec(p.growth_per_count_bytes? as u64)),
+            evidence: format!(
+                "live heap at its ends grows by {} to {} with 95 % confidence over {} times",
+                iec(steps.growth_low_bytes.max(0.0) as u64),
+                iec(steps.growth_high_bytes.max(0.0) as u64),
+                count(p.count)
+            ),
+            gain_bytes: Some(Bytes(steps.growth_total_bytes.max(0.0) as u64)),
+            gain_s: None,
+        })
+    })
+}
+
+/// What an earlier phase left behind and is still live at the peak of a later one.
+fn held_across(run: &Run) -> impl Iterator<Item = Advice> {
+    let top = |p: &&Phase| p.path.len() == 1;
+    let peak = run.phases.iter().filter(top).max_by_key(|p| p.heap_peak_bytes);
+    let held = peak.and_then(|peak| {
+        let left = run.phases.iter().filter(top).filter(|p| p.end_s <= peak.begin_s && p.count == 1);
+        let p = left.max_by_key(|p| p.heap_persistent_bytes)?;
+        // Of it no more is live there than there was when the later phase began.
+        let bytes = Bytes::of_balance(p.heap_persistent_bytes.min(peak.heap_begin_bytes.0 as i64));
+        let worth = bytes.0 >= WORTH && bytes.0 as f64 >= peak.heap_peak_bytes.0 as f64 * HELD;
+        worth.then(|| Advice {
+            what: format!("what `{}` leaves behind is live when `{}` reaches the peak", p.name, peak.name),
+            evidence: format!("{} of {}: free it before, if it is not needed there", iec(bytes.0), iec(peak.heap_peak_bytes.0)),
+            gain_bytes: Some(bytes),
+            gain_s: None,
+        })
+    });
+    held.into_iter()
+}
+
+fn hot_owner(run: &Run) -> impl Iterator<Item = Advice> {
+    let total = run.sites_total.live_at_peak_bytes.0;
+    let top = run.owners.iter().max_by_key(|o| o.live_at_peak_bytes);
+    let hot = top.filter(|o| o.live_at_peak_bytes.0 >= WORTH && o.live_at_peak_bytes.0 as f64 >= total as f64 * HOT_OWNER);
+    hot.into_iter().map(move |o| {
+        let f = &o.frame;
+        let place = f.file.as_deref().map(|p| format!(" ({}:{})", p.rsplit('/').next().unwrap_or(p), f.line.unwrap_or(0)));
+        Advice {
+            what: format!(
+                "`{}`{} holds {} of the heap at its peak",
+                f.function.as_deref().unwrap_or("code without a name"),
+                place.unwrap_or_default(),
+                percent(o.live_at_peak_bytes.0 as f64, total as f64)
+            ),
+            evidence: format!(
+                "{} live there, in blocks of {} on average",
+                iec(o.live_at_peak_bytes.0),
+                iec(o.total_bytes.0 / o.allocs.max(1))
+            ),
+            gain_bytes: Some(o.live_at_peak_bytes),
+            gain_s: None,
+        }
+    })
+}
+
+/// Resident memory that is nobody's: what the allocator keeps of blocks freed long ago.
+fn slack(run: &Run) -> impl Iterator<Item = Advice> {
+    let found = run.rss.at_peak.as_ref().filter(|_| run.heap.seen).and_then(|p| {
+        let bytes = u64::try_from(p.unaccounted).ok().filter(|b| *b >= 4 * WORTH && *b as f64 >= p.rss.0 as f64 * UNACCOUNTED)?;
+        let threads = run.threads_total;
+        let how = match run.allocator.as_str() {
+            "glibc" if threads > 4 => "MALLOC_ARENA_MAX=2 lets threads share arenas",
+            "glibc" => "MALLOC_TRIM_THRESHOLD_=0 or malloc_trim(0) gives free memory back",
+            _ => "the allocator's own settings may give free memory back sooner",
+        };
+        let huge = run.snapshots.iter().filter_map(|s| s["rollup"]["anon_huge"].as_u64()).max().unwrap_or(0);
+        let pages = if huge >= bytes / 2 { format!(", {} in transparent huge pages", iec(huge)) } else { String::new() };
+        Some(Advice {
+            what: format!("{} of the resident memory is live in no block and no map: {how}", percent(bytes as f64, p.rss.0 as f64)),
+            evidence: format!("{} of {} at the peak, {} threads{pages}", iec(bytes), iec(p.rss.0), count(threads)),
+            gain_bytes: Some(Bytes(bytes)),
+            gain_s: None,
+        })
+    });
+    found.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::{AtPeak, Frame, Heap, Owner, Rss, SiteSums, Steps};
+    use super::*;
+
+    fn phase(name: &str, begin_s: f64, end_s: f64) -> Phase {
+        Phase { name: name.into(), path: vec![name.into()], count: 1, begin_s, end_s, wall_s: end_s - begin_s, ..Phase::default() }
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_run_in_which_there_is_nothing() {
+        let run = Run { wall_s: 10.0, phases: vec![phase("a", 0.0, 0.2), phase("b", 0.3, 0.9)], ..Run::default() };
+        assert_eq!(advice(&run), []);
+        assert_eq!(advice(&Run::default()), []);
+    }
+
+    #[test]
+    fn each_kind_has_its_line_and_its_figure() {
+        let mut run = Run { wall_s: 10.0, threads_total: 8, allocator: "glibc".into(), ..Run::default() };
+        run.heap = Heap { seen: true, ..Heap::default() };
+        let build = Phase { heap_persistent_bytes: 300 << 20, ..phase("build", 0.0, 1.0) };
+        let solve =
+            Phase { heap_begin_bytes: Bytes(200 << 20), heap_peak_bytes: Bytes(900 << 20), self_wall_s: 6.0, ..phase("solve", 1.0, 9.0) };
+        let steps = Steps { leaks: true, growth_low_bytes: 900.0, growth_high_bytes: 1100.0, growth_total_bytes: 5e5, ..Steps::default() };
+        let step = Phase { count: 500, growth_per_count_bytes: Some(1024.0), steps: Some(steps), ..phase("step", 9.0, 9.5) };
+        run.phases = vec![build, solve, step];
+        run.sites_total = SiteSums { live_at_peak_bytes: Bytes(900 << 20), ..SiteSums::default() };
+        let frame = Frame { function: Some("fill".into()), file: Some("/a/run.py".into()), line: Some(7), ..Frame::default() };
+        run.owners =
+            vec![Owner { frame, live_at_peak_bytes: Bytes(500 << 20), allocs: 5, total_bytes: Bytes(500 << 20), ..Owner::default() }];
+        run.rss = Rss { at_peak: Some(AtPeak { rss: Bytes(2 << 30), unaccounted: 1 << 30, ..AtPeak::default() }), ..Rss::default() };
+        let said: Vec<(String, Option<u64>)> = advice(&run).into_iter().map(|a| (a.what, a.gain_bytes.map(|b| b.0))).collect();
+        let starts = [
+            ("50 % of the resident memory", Some(1 << 30)),
+            ("`fill` (run.py:7) holds 56 %", Some(500 << 20)),
+            ("what `build` leaves behind is live when `solve`", Some(200 << 20)),
+            ("`step` leaks: it keeps 1.00 KiB", Some(500_000)),
+            ("`solve` takes 60 %", None),
+        ];
+        assert_eq!(said.len(), starts.len(), "{said:?}");
+        for ((what, gain), (start, bytes)) in said.iter().zip(starts) {
+            assert!(what.starts_with(start) && *gain == bytes, "{what} {gain:?}");
+        }
+    }
+}
