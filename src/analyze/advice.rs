@@ -33,7 +33,7 @@ pub fn advice(run: &Run) -> Vec<Advice> {
 
 /// Phases whose own time is a large part of the run's; a phase that is the run itself says nothing.
 fn hot_phases(run: &Run) -> impl Iterator<Item = Advice> {
-    let mut hot: Vec<&Phase> = run.phases.iter().filter(|p| p.self_wall_s > run.wall_s * HOT_PHASE && run.wall_s > LONG_S).collect();
+    let mut hot: Vec<&Phase> = told(run).filter(|p| p.self_wall_s > run.wall_s * HOT_PHASE && run.wall_s > LONG_S).collect();
     hot.sort_by(|a, b| b.self_wall_s.total_cmp(&a.self_wall_s));
     let named = (run.phases.len() > 1).then_some(hot).unwrap_or_default();
     named.into_iter().take(HOT_PHASES).map(|p| {
@@ -45,6 +45,11 @@ fn hot_phases(run: &Run) -> impl Iterator<Item = Advice> {
             gain_s: Some(p.self_wall_s),
         }
     })
+}
+
+/// Phases that somebody told of: what the curve was cut into explains nothing.
+fn told(run: &Run) -> impl Iterator<Item = &Phase> {
+    run.phases.iter().filter(|p| p.source != "auto")
 }
 
 fn leaks(run: &Run) -> impl Iterator<Item = Advice> {
@@ -67,9 +72,9 @@ fn leaks(run: &Run) -> impl Iterator<Item = Advice> {
 /// What an earlier phase left behind and is still live at the peak of a later one.
 fn held_across(run: &Run) -> impl Iterator<Item = Advice> {
     let top = |p: &&Phase| p.path.len() == 1;
-    let peak = run.phases.iter().filter(top).max_by_key(|p| p.heap_peak_bytes);
+    let peak = told(run).filter(top).max_by_key(|p| p.heap_peak_bytes);
     let held = peak.and_then(|peak| {
-        let left = run.phases.iter().filter(top).filter(|p| p.end_s <= peak.begin_s && p.count == 1);
+        let left = told(run).filter(top).filter(|p| p.end_s <= peak.begin_s && p.count == 1);
         let p = left.max_by_key(|p| p.heap_persistent_bytes)?;
         // Of it no more is live there than there was when the later phase began.
         let bytes = Bytes::of_balance(p.heap_persistent_bytes.min(peak.heap_begin_bytes.0 as i64));

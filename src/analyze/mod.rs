@@ -1,6 +1,7 @@
 //! From model to answer: one question a file, and the report that holds the answers. [`analyze`] is the way in.
 
 pub mod advice;
+pub mod auto;
 pub mod clock;
 pub mod ending;
 pub mod gpu;

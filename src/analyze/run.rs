@@ -5,7 +5,7 @@ use super::clock::rfc3339;
 use super::ending::ending;
 use super::report::{Children, Mode, Run, SAMPLES_SHOWN, Sample, THREADS_SHOWN, Thread};
 use super::stacks::{FrameTable, Names};
-use super::{gpu, heap, maps, missing, phases, rss, sites};
+use super::{auto, gpu, heap, maps, missing, phases, rss, sites};
 use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
 use crate::model::units::{Bytes, Nanos};
@@ -42,7 +42,12 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     let end = ending(h, seen, next_image);
     let events = heap::events(&image, mode);
     let maps = maps::maps(&image);
-    let (phases, more_phases) = phases::phases(&image, mode);
+    let (mut phases, more_phases) = phases::phases(&image, mode);
+    let samples = samples(&image);
+    let wall_s = seen.last_t.seconds_since(Nanos(h.mono_ns));
+    if phases.is_empty() {
+        phases = auto::phases(&samples, wall_s);
+    }
     let sites = sites::sites(&image, names, frames, options);
     Run {
         sites: sites.sites,
@@ -62,7 +67,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         exec: h.exec,
         start: rfc3339(h.wall_ns),
         start_unix_s: h.wall_ns as f64 / 1e9,
-        wall_s: seen.last_t.seconds_since(Nanos(h.mono_ns)),
+        wall_s,
         cpu_s: cpu(&image),
         allocator: h.allocator.0.clone(),
         heap: heap::heap(&image, mode, options),
@@ -79,7 +84,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         advice: Vec::new(),
         threads: threads(&image),
         threads_total: image.threads_total,
-        samples: samples(&image),
+        samples,
         snapshots: seen.snapshots.clone(),
         own: seen.own.clone(),
         outside: seen.outside.clone(),

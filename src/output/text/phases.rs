@@ -10,17 +10,34 @@ use std::collections::HashSet;
 const PHASES_SHOWN: usize = 12;
 const NAME_WIDTH: usize = 34;
 
-/// A column beyond those that are always there: its title and what stands in it. It is shown where any phase has it.
-type Column = (&'static str, fn(&Phase) -> Option<Bytes>);
+/// A column: its title and what stands in it. Of the later ones those are shown that any phase has, and as many as there is room for; what
+/// matters most comes first.
+type Column = (&'static str, fn(&Phase) -> Option<String>);
 
-const MORE: [Column; 7] = [
-    ("maps peak", |p| Some(p.map_peak_bytes)),
-    ("children", |p| p.children_peak_bytes),
-    ("GPU peak", |p| p.gpu_peak_bytes),
-    ("pinned", |p| p.pinned_peak_bytes),
-    ("H2D", |p| p.h2d_bytes),
-    ("D2H", |p| p.d2h_bytes),
-    ("RSS peak", |p| p.rss_peak_bytes),
+fn bytes(b: Option<Bytes>) -> Option<String> {
+    b.filter(|b| b.0 > 0).map(|b| iec(b.0))
+}
+
+const FIRST: [Column; 4] = [
+    ("times", |p| Some(count(p.count))),
+    ("wall", |p| Some(seconds(p.wall_s))),
+    ("heap peak", |p| {
+        let bound = p.heap_peak_bound_bytes.filter(|b| b.0.saturating_mul(100) > p.heap_peak_bytes.0);
+        Some(format!("{}{}", iec(p.heap_peak_bytes.0), bound.map_or(String::new(), |b| format!(" ±{}", iec(b.0)))))
+    }),
+    ("left behind", |p| Some(iec_signed(p.heap_persistent_bytes))),
+];
+
+const MORE: [Column; 9] = [
+    ("meanwhile", |p| bytes(Some(p.heap_transient_bytes))),
+    ("RSS peak", |p| bytes(p.rss_peak_bytes)),
+    ("GPU peak", |p| bytes(p.gpu_peak_bytes)),
+    ("children", |p| bytes(p.children_peak_bytes)),
+    ("H2D", |p| bytes(p.h2d_bytes)),
+    ("D2H", |p| bytes(p.d2h_bytes)),
+    ("maps peak", |p| bytes(Some(p.map_peak_bytes))),
+    ("self", |p| (p.self_wall_s < p.wall_s * 0.99).then(|| seconds(p.self_wall_s))),
+    ("pinned", |p| bytes(p.pinned_peak_bytes)),
 ];
 
 pub fn all(page: &mut Page, run: &Run) {
@@ -28,24 +45,12 @@ pub fn all(page: &mut Page, run: &Run) {
         return;
     }
     let shown = chosen(&run.phases);
-    let columns: Vec<Column> = MORE.into_iter().filter(|(_, of)| shown.iter().any(|p| of(p).is_some_and(|b| b.0 > 0))).collect();
-    let mut t = Table::new();
-    let titles = ["phase", "times", "wall", "self", "heap peak", "left behind", "only meanwhile"];
-    t.row(titles.into_iter().chain(columns.iter().map(|(title, _)| *title)));
-    for p in &shown {
-        let bound = p.heap_peak_bound_bytes.filter(|b| b.0.saturating_mul(100) > p.heap_peak_bytes.0);
-        let peak = format!("{}{}", iec(p.heap_peak_bytes.0), bound.map_or(String::new(), |b| format!(" ±{}", iec(b.0))));
-        let name = format!("{}{}", "  ".repeat((p.path.len() - 1).min(6)), p.name);
-        let cells = [
-            cut(&name, NAME_WIDTH),
-            count(p.count),
-            seconds(p.wall_s),
-            seconds(p.self_wall_s),
-            peak,
-            iec_signed(p.heap_persistent_bytes),
-            iec(p.heap_transient_bytes.0),
-        ];
-        t.row(cells.into_iter().chain(columns.iter().map(|(_, of)| of(p).map_or("–".into(), |b| iec(b.0)))));
+    let used = |(_, of): &Column| shown.iter().any(|p| of(p).is_some());
+    let mut columns: Vec<Column> = FIRST.into_iter().chain(MORE.into_iter().filter(used)).collect();
+    let mut t = table(&shown, &columns);
+    while columns.len() > FIRST.len() && t.lines().iter().any(|l| l.chars().count() > page.room()) {
+        columns.pop();
+        t = table(&shown, &columns);
     }
     page.block("PHASES", [headline(&run.phases)]);
     page.rows(t);
@@ -54,6 +59,16 @@ pub fn all(page: &mut Page, run: &Run) {
     }
     steps(page, run);
     page.gap();
+}
+
+fn table(shown: &[&Phase], columns: &[Column]) -> Table {
+    let mut t = Table::new();
+    t.row(["phase"].into_iter().chain(columns.iter().map(|(title, _)| *title)));
+    for p in shown {
+        let name = format!("{}{}", "  ".repeat((p.path.len() - 1).min(6)), p.name);
+        t.row([cut(&name, NAME_WIDTH)].into_iter().chain(columns.iter().map(|(_, of)| of(p).unwrap_or_else(|| "–".into()))));
+    }
+    t
 }
 
 /// The phases that took longest, in the order in which they began.

@@ -1,0 +1,139 @@
+//! Phases of a run that told of none: the curve of its memory cut into ramps, plateaus and falls.
+//!
+//! The curve (resident memory; where nobody looked, live heap and committed maps together) is drawn with as few straight lines as come within [`WITHIN`] of its range everywhere:
+//! neighbouring lines are joined as long as the joined one does, the best join first. What is cut is the curve that was sampled, so times
+//! are as fine as the samples.
+
+use super::report::{Latency, Phase, Sample};
+use crate::model::units::Bytes;
+
+/// Of the curve's range.
+const WITHIN: f64 = 0.06;
+/// A line that rises or falls by less of the range is a plateau.
+const FLAT: f64 = 0.10;
+/// Curves of a smaller range, and shorter ones, are not worth a table.
+const RANGE_MIN: f64 = (16 << 20) as f64;
+const LONG_S: f64 = 0.5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    Ramp,
+    Plateau,
+    Fall,
+}
+
+/// See the module. `end_s`: the run's.
+pub fn phases(samples: &[Sample], end_s: f64) -> Vec<Phase> {
+    let resident = samples.iter().any(|s| s.rss.0 > 0);
+    let level = |s: &Sample| if resident { s.rss.0 as f64 } else { s.heap.0.saturating_add(s.maps.0) as f64 };
+    let points: Vec<(f64, f64)> = samples.iter().map(|s| (s.t_s, level(s))).collect();
+    let (low, high) = points.iter().fold((f64::MAX, f64::MIN), |(low, high), p| (low.min(p.1), high.max(p.1)));
+    let range = high - low;
+    if points.len() < 4 || range < RANGE_MIN || end_s < LONG_S {
+        return Vec::new();
+    }
+    let course = |(from, to): (usize, usize)| match points[to].1 - points[from].1 {
+        d if d > range * FLAT => Course::Ramp,
+        d if d < -range * FLAT => Course::Fall,
+        _ => Course::Plateau,
+    };
+    let mut parts: Vec<((usize, usize), Course)> = Vec::new();
+    for line in lines(&points, range * WITHIN) {
+        match parts.last_mut() {
+            Some((last, c)) if *c == course(line) => last.1 = line.1,
+            _ => parts.push((line, course(line))),
+        }
+    }
+    parts
+        .iter()
+        .map(|&((from, to), course)| phase(&samples[from..=to], course, if to + 1 == samples.len() { end_s } else { samples[to].t_s }))
+        .collect()
+}
+
+/// Straight lines from point to point that stay within `most` of all points.
+fn lines(points: &[(f64, f64)], most: f64) -> Vec<(usize, usize)> {
+    let error = |from: usize, to: usize| {
+        let ((t0, y0), (t1, y1)) = (points[from], points[to]);
+        let at = |t: f64| if t1 > t0 { y0 + (y1 - y0) * (t - t0) / (t1 - t0) } else { y1 };
+        points[from..=to].iter().map(|(t, y)| (y - at(*t)).abs()).fold(0.0, f64::max)
+    };
+    let mut all: Vec<(usize, usize)> = (1..points.len()).map(|i| (i - 1, i)).collect();
+    let mut joins: Vec<f64> = all.windows(2).map(|w| error(w[0].0, w[1].1)).collect();
+    while let Some((at, best)) = joins.iter().copied().enumerate().min_by(|a, b| a.1.total_cmp(&b.1)) {
+        if best > most {
+            break;
+        }
+        all[at].1 = all[at + 1].1;
+        all.remove(at + 1);
+        joins.remove(at);
+        for i in [at.checked_sub(1), Some(at)].into_iter().flatten().filter(|i| i + 1 < all.len()) {
+            joins[i] = error(all[i].0, all[i + 1].1);
+        }
+    }
+    all
+}
+
+fn phase(samples: &[Sample], course: Course, end_s: f64) -> Phase {
+    let (first, last) = (samples[0], samples[samples.len() - 1]);
+    let most = |of: fn(&Sample) -> Bytes| samples.iter().map(of).max().unwrap_or_default();
+    let heap_peak = most(|s| s.heap);
+    let name = match course {
+        Course::Ramp => "ramp",
+        Course::Plateau => "plateau",
+        Course::Fall => "fall",
+    };
+    let wall = (end_s - first.t_s).max(0.0);
+    let change = |of: fn(&Sample) -> Bytes| of(&last).0 as i64 - of(&first).0 as i64;
+    Phase {
+        name: name.into(),
+        source: "auto",
+        path: vec![name.into()],
+        count: 1,
+        begin_s: first.t_s,
+        end_s,
+        wall_s: wall,
+        self_wall_s: wall,
+        latency: Latency { mean: wall, median: wall, p95: wall, p99: wall, min: wall, max: wall, cv: 0.0 },
+        heap_begin_bytes: first.heap,
+        heap_peak_bytes: heap_peak,
+        heap_persistent_bytes: change(|s| s.heap),
+        heap_transient_bytes: heap_peak.less(first.heap.max(last.heap)),
+        rss_peak_bytes: Some(most(|s| s.rss)).filter(|b| b.0 > 0),
+        rss_persistent_bytes: Some(change(|s| s.rss)).filter(|_| first.rss.0 > 0),
+        map_peak_bytes: most(|s| s.maps),
+        map_persistent_bytes: change(|s| s.maps),
+        spans: vec![(first.t_s, end_s)],
+        ..Phase::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(levels: &[u64]) -> Vec<Sample> {
+        levels.iter().enumerate().map(|(i, mib)| Sample { t_s: i as f64, heap: Bytes(mib << 20), ..Sample::default() }).collect()
+    }
+
+    #[test]
+    fn a_curve_is_cut_where_its_course_changes() {
+        let levels = [10, 10, 11, 10, 10, 60, 110, 160, 210, 210, 212, 209, 210, 210, 20, 20, 20];
+        let got: Vec<_> =
+            phases(&curve(&levels), 17.0).into_iter().map(|p| (p.name, p.begin_s, p.end_s, p.heap_persistent_bytes >> 20)).collect();
+        let want = [
+            ("plateau", 0.0, 4.0, 0),
+            ("ramp", 4.0, 8.0, 200),
+            ("plateau", 8.0, 13.0, 0),
+            ("fall", 13.0, 14.0, -190),
+            ("plateau", 14.0, 17.0, 0),
+        ];
+        assert_eq!(got, want.map(|(name, a, b, c)| (name.to_string(), a, b, c)));
+    }
+
+    #[test]
+    fn small_and_short_curves_have_none() {
+        assert!(phases(&curve(&[1, 2, 3, 4, 5, 6]), 6.0).is_empty());
+        assert!(phases(&curve(&[0, 100, 0, 100]), 0.1).is_empty());
+        assert!(phases(&curve(&[0, 100]), 5.0).is_empty());
+    }
+}
