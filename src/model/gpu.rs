@@ -126,12 +126,12 @@ impl Gpu {
         match e.kind {
             kind::ALLOC | kind::FREE | kind::MAP | kind::CONTEXT => {
                 let live: i64 = memory.devices.values().map(|d| d.live.live).sum();
-                phases.note(Metric::Gpu, e.t, live.max(0) as u64);
-                phases.note(Metric::Pinned, e.t, memory.pinned.live.max(0) as u64);
+                phases.note_in_order(Metric::Gpu, e.t, live.max(0) as u64);
+                phases.note_in_order(Metric::Pinned, e.t, memory.pinned.live.max(0) as u64);
             }
             kind::COPY => {
-                phases.note(Metric::H2d, e.t, self.end.transfers.bytes(0));
-                phases.note(Metric::D2h, e.t, self.end.transfers.bytes(1));
+                phases.note_in_order(Metric::H2d, e.t, self.end.transfers.bytes(0));
+                phases.note_in_order(Metric::D2h, e.t, self.end.transfers.bytes(1));
             }
             _ => {}
         }

@@ -74,7 +74,7 @@ impl MapFeed {
         self.table.apply_at(&event, site);
         let totals = self.table.totals();
         timeline.note(t, Series::Maps, totals.anon.committed);
-        phases.note(Metric::Maps, t, totals.committed());
+        phases.note_in_order(Metric::Maps, t, totals.committed());
     }
 
     /// All rows have come.

@@ -140,6 +140,8 @@ pub struct PhaseBook {
     /// For the heap, which takes them group by group.
     pub due: Vec<HeapEdge>,
     levels: [Levels; METRICS],
+    /// Latest note in order.
+    in_order: [u64; METRICS],
     snapshots: BTreeMap<u64, Value>,
     left_out: u64,
     unknown: u64,
@@ -343,6 +345,15 @@ impl PhaseBook {
             let Some(end) = self.put(Edge { t, live: None, usage: None }, None, None) else { return };
             self.close(who, &open, end, false);
         }
+    }
+
+    /// The same of calls, which come in the order of their effects: one that began before another and took effect after it is noted at that
+    /// other's time.
+    pub fn note_in_order(&mut self, metric: Metric, t: u64, level: u64) {
+        let latest = &mut self.in_order[metric as usize];
+        *latest = t.max(*latest);
+        let t = *latest;
+        self.note(metric, t, level);
     }
 
     /// A metric has this level from `t` on.

@@ -5,6 +5,7 @@ mod support;
 
 mod lookups;
 mod memory;
+mod phases;
 mod rough;
 mod streams;
 mod transfers;
