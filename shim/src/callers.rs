@@ -125,7 +125,21 @@ pub unsafe fn note(hot: *mut Hot) {
     // SAFETY: the caller's hot.
     unsafe {
         if !(*hot).walker.is_null() {
-            capture(hot);
+            capture::<true>(hot);
+        }
+    }
+}
+
+/// The same, where a Python stack is enough if there is one.
+///
+/// # Safety
+/// As [`note`].
+#[inline(always)]
+pub unsafe fn note_python(hot: *mut Hot) {
+    // SAFETY: the caller's hot.
+    unsafe {
+        if !(*hot).walker.is_null() {
+            capture::<false>(hot);
         }
     }
 }
@@ -134,7 +148,7 @@ pub unsafe fn note(hot: *mut Hot) {
 /// As [`note`]; it has a walker.
 #[cold]
 #[inline(never)]
-unsafe fn capture(hot: *mut Hot) {
+unsafe fn capture<const NATIVE_TOO: bool>(hot: *mut Hot) {
     let mut word = 0u64;
     let here = &raw mut word;
     // SAFETY: the walker is this thread's alone; a handler that comes in between finds it busy.
@@ -156,8 +170,9 @@ unsafe fn capture(hot: *mut Hot) {
             (*w).native_nodes.clear();
         }
         let wanted = CONFIG.stacks;
-        let native = if wanted & NATIVE != 0 { native(hot, w) } else { 0 };
-        let python = if wanted & PYTHON != 0 { python(hot, w) } else { 0 };
+        let early = if !NATIVE_TOO && wanted & PYTHON != 0 { python(hot, w) } else { 0 };
+        let native = if wanted & NATIVE != 0 && early == 0 { native(hot, w) } else { 0 };
+        let python = if NATIVE_TOO && wanted & PYTHON != 0 { python(hot, w) } else { early };
         let now = if (*w).torn { stack(0, 0) } else { stack(native, python) };
         here.write_volatile(0);
         compiler_fence(SeqCst);

@@ -35,6 +35,8 @@ pub struct Config {
     pub gpu: u32,
     /// [`NATIVE`], [`PYTHON`], both or none.
     pub stacks: u32,
+    /// Python's own blocks are events, in lanes of their own.
+    pub python_alloc: bool,
     pub interval_ns: u64,
     pub big: usize,
     pub sample: usize,
@@ -58,6 +60,7 @@ pub static mut CONFIG: Config = Config {
     off: false,
     gpu: GPU_EVENTS,
     stacks: NATIVE | PYTHON,
+    python_alloc: false,
     interval_ns: 100_000_000,
     big: 64 << 10,
     sample: 512 << 10,
@@ -167,6 +170,11 @@ unsafe fn setting(name: &[u8], value: &[u8]) {
             b"python" => set(&mut c.stacks, PYTHON),
             b"mixed" => set(&mut c.stacks, NATIVE | PYTHON),
             _ => Err("off, native, python or mixed"),
+        },
+        b"MEMSHIM_PYTHON_ALLOC" => match value {
+            b"1" => set(&mut c.python_alloc, true),
+            b"0" | b"" => set(&mut c.python_alloc, false),
+            _ => Err("1 or 0"),
         },
         b"MEMSHIM_CHILDREN" => match value {
             b"follow" => set(&mut c.follow, true),

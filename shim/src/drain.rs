@@ -140,7 +140,7 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
         let first_block = c.block;
         loop {
             let block = spool::block(c.block - 1);
-            let n = scan(block, c.pos as usize);
+            let n = scan(block, c.pos as usize, blocks::place_of(lane, 0));
             if n == 0 || !is_next(block, &c, 0) {
                 match pass_gap(i, lane, &mut c, block, now, last) {
                     Gap::Next if c.block == first_block || !read_any => continue,
@@ -164,7 +164,7 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
             while done < n && is_next(block, &c, done) {
                 let at = c.pos as usize;
                 if !blocks::take(i, lane, &mut c, (block as *const u8).add(at).cast(), force) {
-                    parked = Some(record::low_of(((block as *const u8).add(at) as *const u64).read()));
+                    parked = Some(blocks::place_of(lane, ((block as *const u8).add(at) as *const u64).read()));
                     break;
                 }
                 force = false;

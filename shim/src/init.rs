@@ -21,12 +21,12 @@ static PHASE: AtomicU32 = AtomicU32::new(0);
 /// A page the kernel wipes in a forked child: its first word is 1 in the process that set it up.
 static mut ALIVE: *mut u32 = core::ptr::null_mut();
 
-static mut INHERITED: Option<(u32, i64, i64)> = None;
+static mut INHERITED: Option<(u32, [(i64, i64); 2])> = None;
 static mut THREAD_KEY: Option<u32> = None;
 static mut SET_SPECIFIC: Option<unsafe extern "C" fn(u32, *const c_void) -> c_int> = None;
 
-/// Parent pid, live bytes and live blocks at the fork, in a forked child.
-pub fn inherited() -> Option<(u32, i64, i64)> {
+/// Parent pid, live bytes and live blocks at the fork (of all lanes but Python's, and of those), in a forked child.
+pub fn inherited() -> Option<(u32, [(i64, i64); 2])> {
     // SAFETY: set while one thread exists.
     unsafe { INHERITED }
 }
@@ -68,7 +68,7 @@ pub fn enter() -> *mut Hot {
         if PHASE.load(Acquire) == 2 {
             hot = lane::current();
             if hot.is_null() {
-                hot = lane::acquire();
+                hot = lane::acquire(false);
                 if hot.is_null() {
                     crate::crowd::join();
                 } else {
@@ -162,6 +162,9 @@ unsafe fn begin() {
         }
         start_recording();
         register_exit();
+        if PHASE.load(Relaxed) == 2 {
+            crate::python::allocators::wrap();
+        }
     }
 }
 
@@ -187,8 +190,11 @@ unsafe fn wake_allocator() {
 unsafe fn begin_child() {
     // SAFETY: one thread. The mappings are the parent's, shared with it: read, then let go.
     unsafe {
-        let s = lines::totals();
-        INHERITED = Some((SPOOL.pid, s.live, s.blocks));
+        let held = [false, true].map(|python| {
+            let s = lines::totals(python);
+            (s.live, s.blocks)
+        });
+        INHERITED = Some((SPOOL.pid, held));
         let (old_fd, old_id) = (SPOOL.fd, SPOOL.id);
         crate::table::TABLE.release();
         sys::unmap(SPOOL.base, memshim_format::spool::TABLE_OFF);
@@ -337,6 +343,7 @@ unsafe fn start_recording() {
         (*h).start_ticks = SINK.me.1;
         (*h).exec = SINK.exec;
         (*h).mode = CONFIG.mode;
+        (*h).python_alloc = CONFIG.python_alloc as u32;
         (*h).glibc = real::GLIBC as u32;
         if !SPOOL.shared {
             lines::note(&["spool private: ", SPOOL.reason]);

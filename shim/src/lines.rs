@@ -14,12 +14,13 @@ pub use phases::phase;
 pub use stacks::{code, loaded, nodes};
 
 use crate::lane::LANES;
+use crate::config::CONFIG;
 use crate::sink::{self};
 use crate::spool::{self, SPOOL};
 use crate::text::Text;
 use crate::{proc, sys};
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use memshim_format::record::{self, FNS, func, op};
 use memshim_format::spool::*;
 
@@ -129,7 +130,7 @@ pub unsafe fn thread(lane: u32, seq: u64, w: u64, words: *const u64) {
         }
         let t_ns = *words.add(1);
         side(|t| {
-            t.str("{\"type\":\"thread\"").field("t", t_ns).field("lane", lane as u64).field("tid", record::low_of(w)).field("seq", seq);
+            t.str(if spool::is_python(lane) { "{\"type\":\"pythread\"" } else { "{\"type\":\"thread\"" }).field("t", t_ns).field("lane", lane as u64).field("tid", record::low_of(w)).field("seq", seq);
             t.str(if ends { ",\"what\":\"end\"" } else { ",\"what\":\"start\"" });
             if ends {
                 let n = name.iter().position(|c| *c == 0).unwrap_or(16);
@@ -146,7 +147,7 @@ fn live_names() {
     unsafe {
         for i in 0..LANES.load(Acquire) {
             let lane = spool::lane(i);
-            if (*lane).state.load(Relaxed) == 2 {
+            if (*lane).state.load(Relaxed) == 2 || spool::is_python(i) {
                 continue;
             }
             let tid = (*lane).tid.load(Relaxed);
@@ -249,7 +250,19 @@ pub fn ended_stacks(now: u64) {
     });
 }
 
-/// Totals of all lanes.
+/// Events in batches that were written, of the kind that a lane has.
+///
+/// # Safety
+/// `lane` is one of ours.
+pub unsafe fn recorded(lane: *mut Lane) -> &'static AtomicU64 {
+    // SAFETY: the header is there while anything is recorded; the caller's lane.
+    unsafe {
+        let h = &*spool::header();
+        if (*lane).python.load(Relaxed) != 0 { &h.python_recorded } else { &h.recorded }
+    }
+}
+
+/// Totals of all lanes of one kind.
 pub struct Totals {
     pub fns: [[u64; 2]; FNS.len()],
     pub live: i64,
@@ -259,12 +272,15 @@ pub struct Totals {
     pub counted: u64,
 }
 
-/// Sums the lanes' exact counts.
-pub fn totals() -> Totals {
+/// Sums the exact counts of the lanes: those of Python's blocks, or the others.
+pub fn totals(python: bool) -> Totals {
     let mut s = Totals { fns: [[0; 2]; FNS.len()], live: 0, blocks: 0, failed: 0, lost: 0, counted: 0 };
     // SAFETY: lanes below LANES exist; counters are atomics that only grow.
     unsafe {
         for i in 0..LANES.load(Acquire) {
+            if spool::is_python(i) != python {
+                continue;
+            }
             let lane = spool::lane(i);
             for (f, sum) in s.fns.iter_mut().enumerate() {
                 let cell = &(*lane).counts[f % FNS_MAX];
@@ -282,10 +298,10 @@ pub fn totals() -> Totals {
     s
 }
 
-/// Counts at the last `calls` line: of the process, and of each lane.
-static mut LAST_COUNTED: u64 = u64::MAX;
+/// Counts at the last `calls` line (and `pycalls` line): of the process, and of each lane.
+static mut LAST_COUNTED: [u64; 2] = [u64::MAX; 2];
 static mut LAST_LANE: [u64; LANES_MAX] = [0; LANES_MAX];
-static mut LANE_ROWS_AT: u64 = 0;
+static mut LANE_ROWS_AT: [u64; 2] = [0; 2];
 /// Blocks at the maximum of each lane's row, while the rows are made.
 static mut AT_HI: [u8; 16 << 10] = [0; 16 << 10];
 
@@ -293,24 +309,34 @@ static mut AT_HI: [u8; 16 << 10] = [0; 16 << 10];
 pub fn restart_counts() {
     // SAFETY: one thread.
     unsafe {
-        LAST_COUNTED = u64::MAX;
+        LAST_COUNTED = [u64::MAX; 2];
         LAST_LANE = [0; LANES_MAX];
-        LANE_ROWS_AT = 0;
+        LANE_ROWS_AT = [0; 2];
     }
 }
 
-/// Writes a `calls` line if anything was counted since the last. Rows of single lanes are kept for a second when there are many.
+/// Writes a `calls` line if anything was counted since the last, and a `pycalls` line. Rows of single lanes are kept for a second when
+/// there are many.
 pub fn calls(now: u64, last: bool) {
-    let s = totals();
+    calls_of(false, now, last);
+    // SAFETY: settings are read-only.
+    if unsafe { CONFIG.python_alloc } {
+        calls_of(true, now, last);
+    }
+}
+
+fn calls_of(python: bool, now: u64, last: bool) {
+    let s = totals(python);
+    let which = python as usize & 1;
     // SAFETY: the lock is held.
     unsafe {
         // What is not written must not be taken for told: the lanes' highest live bytes are since the last line that was.
-        if !last && (s.counted == LAST_COUNTED || !sink::is_writing()) {
+        if !last && (s.counted == LAST_COUNTED[which] || !sink::is_writing()) {
             return;
         }
-        LAST_COUNTED = s.counted;
+        LAST_COUNTED[which] = s.counted;
         let mut t = stage();
-        t.str("{\"type\":\"calls\"").field("t", now).str(",\"fns\":[");
+        t.str(if python { "{\"type\":\"pycalls\"" } else { "{\"type\":\"calls\"" }).field("t", now).str(",\"fns\":[");
         let mut first = true;
         for (f, [n, bytes]) in s.fns.iter().enumerate() {
             if *n > 0 {
@@ -321,10 +347,10 @@ pub fn calls(now: u64, last: bool) {
         t.str("]").signed("live", s.live).signed("blocks", s.blocks).field("failed", s.failed).field("lost", s.lost).str(",\"lanes\":[");
         let lanes = LANES.load(Acquire);
         let every = if lanes > 4 { 1_000_000_000 } else { 0 };
-        if last || now - LANE_ROWS_AT.min(now) >= every {
-            LANE_ROWS_AT = now;
+        if last || now - LANE_ROWS_AT[which].min(now) >= every {
+            LANE_ROWS_AT[which] = now;
             let mut at_hi = Text::over(&mut *(&raw mut AT_HI));
-            lane_rows(&mut t, &mut at_hi, lanes);
+            lane_rows(&mut t, &mut at_hi, lanes, python);
             t.str("],\"hi_blocks\":[").bytes(at_hi.as_bytes());
         }
         t.str("]}\n");
@@ -332,11 +358,14 @@ pub fn calls(now: u64, last: bool) {
     }
 }
 
-unsafe fn lane_rows(t: &mut Text, at_hi: &mut Text, lanes: u32) {
+unsafe fn lane_rows(t: &mut Text, at_hi: &mut Text, lanes: u32, python: bool) {
     let mut first = true;
     for i in 0..lanes {
         // SAFETY: lanes below LANES exist; the lock is held.
         unsafe {
+            if spool::is_python(i) != python {
+                continue;
+            }
             let lane = spool::lane(i);
             let (mut allocs, mut bytes) = (0, 0);
             for cell in (*lane).counts.iter().take(func::FIRST_FREE as usize) {

@@ -165,7 +165,7 @@ unsafe fn tell(hot: *mut Hot, what: u64, source: Source, name: u32, range: u64) 
 fn live() -> u64 {
     let lanes = LANES.load(Acquire);
     // SAFETY: lanes below LANES exist.
-    let sum: i64 = (0..lanes).map(|i| unsafe { (*spool::lane(i)).live.load(Relaxed) }).sum();
+    let sum: i64 = (0..lanes).filter(|i| !spool::is_python(*i)).map(|i| unsafe { (*spool::lane(i)).live.load(Relaxed) }).sum();
     sum.max(0) as u64
 }
 

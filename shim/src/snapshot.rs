@@ -311,7 +311,7 @@ unsafe fn layers(t: &mut Text) -> Option<Status> {
             }
             t.str("}");
         }
-        let sums = lines::totals();
+        let sums = lines::totals(false);
         t.signed("live", sums.live).signed("blocks", sums.blocks);
         s
     }

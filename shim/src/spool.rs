@@ -308,6 +308,12 @@ fn fresh(most: usize) -> Option<u32> {
 /// Number + 1 of the lane that threads without one share; 0 while there is none such.
 static CROWD: AtomicU32 = AtomicU32::new(0);
 
+/// Whether a lane is of Python's blocks.
+pub fn is_python(i: u32) -> bool {
+    // SAFETY: the caller's lane is below LANES.
+    unsafe { (*lane(i)).python.load(Relaxed) != 0 }
+}
+
 /// The lane that threads without one share (see [`crate::crowd`]).
 pub fn crowd() -> Option<u32> {
     CROWD.load(Acquire).checked_sub(1)

@@ -66,6 +66,15 @@ pub fn getpid() -> u32 {
     unsafe { sys!(libc::SYS_getpid) as u32 }
 }
 
+/// Where this thread's stack is.
+#[inline(always)]
+pub fn stack_pointer() -> u64 {
+    let p: u64;
+    // SAFETY: reads a register.
+    unsafe { core::arch::asm!("mov {p}, rsp", p = out(reg) p, options(nomem, nostack, preserves_flags)) };
+    p
+}
+
 /// This thread's control block, which glibc gives out as its handle: the first word of the block is its own address, by the ABI.
 #[inline(always)]
 pub fn thread_block() -> u64 {

@@ -39,6 +39,25 @@ pub const FNS: [&str; 16] = [
     "operator delete[]",
 ];
 
+/// Those of Python's allocators, in lanes of their own: the domain is the number's third part. As of [`FNS`] the releasing ones begin at
+/// [`func::FIRST_FREE`].
+pub const PYTHON_FNS: [&str; 14] = [
+    "PyMem_RawMalloc",
+    "PyMem_RawCalloc",
+    "PyMem_RawRealloc",
+    "PyMem_Malloc",
+    "PyMem_Calloc",
+    "PyMem_Realloc",
+    "PyObject_Malloc",
+    "PyObject_Calloc",
+    "PyObject_Realloc",
+    "",
+    "",
+    "PyMem_RawFree",
+    "PyMem_Free",
+    "PyObject_Free",
+];
+
 /// Numbers of [`FNS`].
 #[allow(missing_docs)]
 pub mod func {

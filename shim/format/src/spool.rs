@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 /// First word of a spool ("MEMSPOOL" read as little-endian bytes).
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MEMSPOOL");
 /// Layout version; a reader refuses others.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Offset of the kinds.
 pub const KINDS_OFF: usize = 64 << 10;
 /// Kinds at most; further allocations use the kinds of size −1.
@@ -128,6 +128,14 @@ pub struct Header {
     pub end_ns: AtomicU64,
     /// Number + 1 of the lane whose counts threads without a lane share, 0 while there is none such.
     pub crowd: AtomicU32,
+    /// As `recorded` and `unknown_frees`, of Python's blocks.
+    pub python_recorded: AtomicU64,
+    /// See `python_recorded`.
+    pub python_unknown_frees: AtomicU64,
+    /// Settled at start: 1 where Python's blocks are recorded.
+    pub python_alloc: u32,
+    /// Zero.
+    pub pad: u32,
     /// When [`Header::trouble`] came.
     pub trouble_ns: AtomicU64,
     /// Whose chunk took out the entries of `killed`: its lane << 1 | what `which` was, plus one. They count only while `which` is that.
@@ -317,6 +325,10 @@ pub struct Lane {
     pub first: AtomicU32,
     /// Which of `commit` holds.
     pub which: AtomicU32,
+    /// 1: its blocks are those of Python's allocators, its functions [`crate::record::PYTHON_FNS`].
+    pub python: AtomicU32,
+    /// Zero.
+    pub pad: u32,
     /// The two halves.
     pub commit: [Commit; 2],
     /// Column `k` of the pending batch.
@@ -342,5 +354,7 @@ const _: () = assert!(size_of::<Header>() <= 4096);
 
 /// Bits of `address >> 3`.
 pub const ADDR_BITS: u32 = 44;
+/// Beside `address >> 3` in the live table: the block is one of Python's allocators. A block of malloc can lie at its address.
+pub const PYTHON_BLOCK: u64 = 1 << ADDR_BITS;
 /// Mask of `address >> 3`.
 pub const ADDR_MASK: u64 = (1 << ADDR_BITS) - 1;

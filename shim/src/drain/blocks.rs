@@ -10,7 +10,7 @@ use crate::lane::LANES;
 use crate::shelf::Shelf;
 use crate::table::{Inserted, Slot, TABLE};
 use crate::{lines, spool};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use memshim_format::live::{Entry, SEQ_MASK};
 use memshim_format::record::{self, op};
 use memshim_format::spool::*;
@@ -58,11 +58,21 @@ pub(super) unsafe fn take(i: u32, lane: *mut Lane, c: &mut Commit, words: *const
     }
 }
 
+/// Where the block of a record stands in the table: `address >> 3`, Python's blocks apart.
+///
+/// # Safety
+/// `lane` is one of ours.
+#[inline(always)]
+pub(super) unsafe fn place_of(lane: *mut Lane, w: u64) -> u64 {
+    // SAFETY: the caller's promise.
+    record::low_of(w) | (unsafe { (*lane).python.load(Relaxed) } as u64) << ADDR_BITS
+}
+
 #[inline(always)]
 unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *const u64, force: bool) -> bool {
     // SAFETY: the record is whole.
     unsafe {
-        let addr3 = record::low_of(w);
+        let addr3 = place_of(lane, w);
         let arg = record::arg_of(w);
         let mut flags = (arg & 7) as u8;
         let (size, usable) = if arg & record::WIDE != 0 {
@@ -149,16 +159,16 @@ unsafe fn end_unseen(i: u32, lane: *mut Lane, c: &mut Commit, addr3: u64, slot: 
         let e = TABLE.get(slot);
         kill(addr3, slot, e);
         put_block_free(i, lane, c, e);
-        not_a_call(c);
+        not_a_call(lane, c);
         c.frees += 1;
     }
 }
 
 /// An event of the batch that stands for no call of the program.
-unsafe fn not_a_call(c: &mut Commit) {
+unsafe fn not_a_call(lane: *mut Lane, c: &mut Commit) {
     c.events += 1;
     // SAFETY: the header is there; batches add all their events when they are written.
-    unsafe { (*spool::header()).recorded.fetch_sub(1, Relaxed) };
+    unsafe { lines::recorded(lane).fetch_sub(1, Relaxed) };
 }
 
 #[inline(always)]
@@ -199,14 +209,23 @@ unsafe fn end_pending(lane: *mut Lane, c: &mut Commit) {
     c.live -= p.usable as i64;
 }
 
+/// Frees of unknown blocks of the lane's kind.
+unsafe fn unknown_frees(lane: *mut Lane) -> &'static AtomicU64 {
+    // SAFETY: the header is there while anything is recorded; the caller's lane.
+    unsafe {
+        let h = &*spool::header();
+        if (*lane).python.load(Relaxed) != 0 { &h.python_unknown_frees } else { &h.unknown_frees }
+    }
+}
+
 unsafe fn put_unknown_free(lane: *mut Lane, c: &mut Commit, addr3: u64, usable: u64) {
     // SAFETY: the lock is held.
     unsafe {
         put_k(lane, c, 1);
         put_x(lane, c, 0);
-        put_x(lane, c, addr3);
+        put_x(lane, c, addr3 & ADDR_MASK);
         put_x(lane, c, usable);
-        (*spool::header()).unknown_frees.fetch_add(1, Relaxed);
+        unknown_frees(lane).fetch_add(1, Relaxed);
         let known = crate::init::inherited().is_none() || RECENT[addr3 as usize >> 1 & 4095] == addr3;
         if !DEBTS.is_full() && LANES.load(Relaxed) > 1 && known {
             DEBTS.put(addr3, Entry::new(0, usable, usable));
@@ -222,8 +241,8 @@ unsafe fn settle(lane: *mut Lane, c: &mut Commit) {
     // SAFETY: the lock is held.
     unsafe {
         put_k(lane, c, 2);
-        not_a_call(c);
-        (*spool::header()).unknown_frees.fetch_sub(1, Relaxed);
+        not_a_call(lane, c);
+        unknown_frees(lane).fetch_sub(1, Relaxed);
     }
 }
 
@@ -301,9 +320,9 @@ unsafe fn find_freed(addr3: u64, usable: u64) -> Option<Slot> {
 
 #[inline(always)]
 unsafe fn take_free(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *const u64, force: bool) -> bool {
-    let addr3 = record::low_of(w);
     // SAFETY: the lock is held.
     unsafe {
+        let addr3 = place_of(lane, w);
         let usable = freed_usable(w, words);
         let Some(slot) = find_freed(addr3, usable) else {
             if !YOUNGER.is_empty()
@@ -353,7 +372,7 @@ unsafe fn take_unknown_free(lane: *mut Lane, c: &mut Commit, addr3: u64, usable:
 unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *const u64, force: bool) -> bool {
     // SAFETY: the record is whole; the lock is held.
     unsafe {
-        let low = record::low_of(w);
+        let low = place_of(lane, w);
         match record::op_of(w) {
             op::REALLOC_FREE => {
                 let usable = freed_usable(w, words);

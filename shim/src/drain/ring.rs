@@ -16,9 +16,9 @@ const AHEAD: usize = 512;
 
 /// Finds where up to [`CHUNK`] records begin, from byte `pos` of a block on, and brings their table lines nearer. The start of a record is
 /// told by its bit alone, which breaks the chain from each one's length to the next; whether one follows where the one before ends is for
-/// the caller to see.
+/// the caller to see. `beside`: what stands beside the addresses in the table.
 #[inline(always)]
-pub(super) unsafe fn scan(block: *mut Block, pos: usize) -> usize {
+pub(super) unsafe fn scan(block: *mut Block, pos: usize, beside: u64) -> usize {
     let base = block as *const u8;
     let mut at = pos;
     let mut n = 0;
@@ -44,12 +44,12 @@ pub(super) unsafe fn scan(block: *mut Block, pos: usize) -> usize {
         let n = n.min(CHUNK);
         if TABLE.is_far() && is_scattered(base, n) {
             for k in 0..n {
-                TABLE.prefetch_page(record::low_of(word(base, *offsets.add(k))));
+                TABLE.prefetch_page(record::low_of(word(base, *offsets.add(k))) | beside);
             }
             for k in 0..n {
                 let w = word(base, *offsets.add(k));
                 if record::op_of(w) <= op::UNFREE {
-                    TABLE.prefetch_entry(record::low_of(w));
+                    TABLE.prefetch_entry(record::low_of(w) | beside);
                 }
             }
         }

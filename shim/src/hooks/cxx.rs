@@ -8,7 +8,7 @@
 
 use super::heap::{call_real, ready, release};
 use crate::crowd;
-use crate::lane::{on_alloc, on_free};
+use crate::lane::{Malloc, on_alloc, on_free};
 use crate::real::{CXX_BYPASSES_MALLOC, REAL};
 use core::arch::naked_asm;
 use core::ffi::c_void;
@@ -140,7 +140,7 @@ unsafe extern "C" fn memshim_new(size: usize, align: usize, func: u32, aligned: 
         if hot.is_null() {
             crowd::on_alloc(func as u8, p, size)
         } else {
-            on_alloc(hot, func as u8, p, size, 0)
+            on_alloc::<Malloc>(hot, func as u8, p, size, 0)
         }
         p
     }
@@ -161,7 +161,7 @@ unsafe extern "C" fn memshim_new_done(p: *mut c_void, size: usize, func: u32) ->
     let hot = ready();
     if !p.is_null() {
         // SAFETY: a live block.
-        unsafe { if hot.is_null() { crowd::on_alloc(func as u8, p, size) } else { on_alloc(hot, func as u8, p, size, 0) } };
+        unsafe { if hot.is_null() { crowd::on_alloc(func as u8, p, size) } else { on_alloc::<Malloc>(hot, func as u8, p, size, 0) } };
     }
     p
 }
@@ -182,7 +182,7 @@ macro_rules! deletes {
                 }
                 let hot = ready();
                 if !p.is_null() {
-                    if hot.is_null() { crowd::on_free(func::$func, p) } else { on_free(hot, func::$func, p) }
+                    if hot.is_null() { crowd::on_free(func::$func, p) } else { on_free::<Malloc>(hot, func::$func, p) }
                 }
                 match REAL.$name {
                     Some(f) => f(p, $($arg),*),

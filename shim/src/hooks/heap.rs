@@ -1,6 +1,6 @@
 //! The malloc family.
 
-use crate::lane::{self, Hot, current, on_alloc, on_failed, on_free, on_realloc_begin, on_realloc_end};
+use crate::lane::{self, Hot, Malloc, current, on_alloc, on_failed, on_free, on_realloc_begin, on_realloc_end};
 use crate::real::REAL;
 use crate::{crowd, init};
 use core::ffi::{c_int, c_void};
@@ -26,7 +26,7 @@ pub(crate) use call_real;
 unsafe fn allocated(hot: *mut Hot, func: u8, p: *mut c_void, size: usize) -> *mut c_void {
     if !hot.is_null() {
         // SAFETY: hot is this thread's; p is a live block.
-        unsafe { if p.is_null() { on_failed(hot) } else { on_alloc(hot, func, p, size, 0) } };
+        unsafe { if p.is_null() { on_failed(hot) } else { on_alloc::<Malloc>(hot, func, p, size, 0) } };
     } else {
         // SAFETY: p is null or a live block.
         unsafe { crowd::on_alloc(func, p, size) };
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
     unsafe {
         let r = call_real!(posix_memalign(out, align, size), libc::ENOMEM);
         if !hot.is_null() {
-            if r == 0 { on_alloc(hot, func::POSIX_MEMALIGN, *out, size, 0) } else { on_failed(hot) }
+            if r == 0 { on_alloc::<Malloc>(hot, func::POSIX_MEMALIGN, *out, size, 0) } else { on_failed(hot) }
         } else {
             crowd::on_alloc(func::POSIX_MEMALIGN, if r == 0 { *out } else { core::ptr::null_mut() }, size);
         }
@@ -86,7 +86,7 @@ pub unsafe fn release(func: u8, p: *mut c_void) {
     // SAFETY: p is a live block of the program's.
     unsafe {
         if !hot.is_null() {
-            on_free(hot, func, p);
+            on_free::<Malloc>(hot, func, p);
         } else {
             crowd::on_free(func, p);
         }
@@ -133,7 +133,7 @@ unsafe fn release_sized(p: *mut c_void, real_free: impl FnOnce(*mut c_void)) {
     }
     let hot = ready();
     // SAFETY: p is a live block of the program's.
-    unsafe { if hot.is_null() { crowd::on_free(func::FREE_SIZED, p) } else { on_free(hot, func::FREE_SIZED, p) } };
+    unsafe { if hot.is_null() { crowd::on_free(func::FREE_SIZED, p) } else { on_free::<Malloc>(hot, func::FREE_SIZED, p) } };
     real_free(p);
 }
 
@@ -176,9 +176,9 @@ unsafe fn resize(func: u8, old: *mut c_void, size: usize, call: impl FnOnce() ->
         if old.is_null() {
             return allocated(hot, func, call(), size);
         }
-        let was = on_realloc_begin(hot, old);
+        let was = on_realloc_begin::<Malloc>(hot, old);
         let p = call();
-        on_realloc_end(hot, func, old, was, p, size);
+        on_realloc_end::<Malloc>(hot, func, old, was, p, size);
         p
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{ALIVE, PHASE, enter, resolved};
 use crate::lane;
+use crate::python::allocators;
 use crate::sink::{self, SINK};
 use crate::spool::{self, SPOOL};
 use crate::sys::sys;
@@ -11,10 +12,19 @@ use core::sync::atomic::{AtomicI32, Ordering::*};
 use memshim_format::spool::{HOWS, NO_CODE};
 
 pub(super) unsafe extern "C" fn exits(code: c_int, _: *mut c_void) {
+    look_at_python();
     finish("exit", Some(code));
 }
 
+/// Before anything is locked: the interpreter is asked, which has ended by now.
+fn look_at_python() {
+    if is_us() && allocators::were_replaced() {
+        alone(|| lines::note(&[allocators::REPLACED]));
+    }
+}
+
 pub(super) unsafe extern "C" fn exits_somehow(_: *mut c_void) {
+    look_at_python();
     finish("exit", None);
 }
 

@@ -67,9 +67,9 @@ impl Samples {
 
 /// Fast mode: whether a block that ends is one of the recorded, which it then is no more.
 #[inline(always)]
-pub(super) unsafe fn was_recorded(p: *mut libc::c_void, usable: usize) -> bool {
+pub(super) unsafe fn was_recorded(addr: u64, usable: usize) -> bool {
     // SAFETY: the samples are there before any lane.
-    unsafe { usable >= CONFIG.big || (*SAMPLES).may_hold(p as u64) && (*SAMPLES).remove(p as u64) }
+    unsafe { usable >= CONFIG.big || (*SAMPLES).may_hold(addr) && (*SAMPLES).remove(addr) }
 }
 
 /// Bytes until the next sample: exponential with mean `CONFIG.sample`, so that a call of s bytes is taken with probability

@@ -4,10 +4,11 @@ use super::{flush_side, live_names, stage, totals};
 use crate::config::{CONFIG, FAST, FULL};
 use crate::sink::{self, SINK};
 use crate::spool;
+use crate::python::allocators;
 use crate::sys;
 use crate::text::Text;
 use core::sync::atomic::Ordering::*;
-use memshim_format::spool::CROWDED;
+use memshim_format::spool::{CROWDED, Header};
 
 /// Says what threads without a lane have in the totals only.
 fn crowd() {
@@ -46,7 +47,7 @@ pub fn end(how: &str, code: Option<i32>) {
     flush_side();
     crowd();
     phases_left_out();
-    let s = totals();
+    let s = totals(false);
     let mut t = stage();
     t.str("{\"type\":\"end\"").field("t", sys::now()).str(",\"how\":\"").str(how).str("\",\"code\":");
     match code {
@@ -61,9 +62,24 @@ pub fn end(how: &str, code: Option<i32>) {
     let lost = if h.trouble.load(Relaxed) != 0 { s.counted - recorded.min(s.counted) } else { s.lost };
     t.field("counted", s.counted).field("recorded", recorded).field("lost", lost).field("failed", s.failed);
     t.field("unknown_frees", h.unknown_frees.load(Relaxed));
+    // SAFETY: settings are read-only.
+    if unsafe { CONFIG.python_alloc } {
+        python(&mut t, h);
+    }
     crate::snapshot::own(&mut t);
     t.str("}\n");
     sink::write(t.as_bytes());
+}
+
+/// What the end line says of Python's blocks.
+fn python(t: &mut Text, h: &Header) {
+    let s = totals(true);
+    let lost = s.lost + allocators::missed();
+    // SAFETY: settings are read-only.
+    let recorded = if unsafe { CONFIG.mode } == FULL { h.python_recorded.load(Relaxed) } else { s.counted - s.lost.min(s.counted) };
+    t.str(",\"python\":{\"wrapped\":").str(if allocators::are_wrapped() { "true" } else { "false" });
+    t.field("counted", s.counted).field("recorded", recorded).field("lost", lost).field("failed", s.failed);
+    t.field("unknown_frees", h.python_unknown_frees.load(Relaxed)).str("}");
 }
 
 /// Writes the line that says that this process is about to become another image.

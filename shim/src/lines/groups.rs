@@ -68,7 +68,7 @@ unsafe fn written(t: &mut Text, from: u32, to: u32) {
             unsafe {
                 let lane = spool::lane(i);
                 let events = spool::committed(lane).events;
-                (*spool::header()).recorded.fetch_add(events as u64, Relaxed);
+                super::recorded(lane).fetch_add(events as u64, Relaxed);
             }
         }
         drain::restart_batch(i);
@@ -93,7 +93,7 @@ unsafe fn batch(t: &mut Text, group: u64, i: u32, lane: *mut Lane, c: &Commit, n
             column((&raw const (*lane).t).cast(), c.t_len),
         )
     };
-    t.str("{\"type\":\"ev\"").field("g", group).field("lane", i as u64).field("n", c.events as u64).field("seq", c.seq0);
+    t.str(if spool::is_python(i) { "{\"type\":\"pyev\"" } else { "{\"type\":\"ev\"" }).field("g", group).field("lane", i as u64).field("n", c.events as u64).field("seq", c.seq0);
     t.field("t0", c.t0).field("t1", now).str(",\"t\":\"").bytes(ts).str("\",\"k\":\"").bytes(k).str("\"");
     // SAFETY: as above.
     let (s, p) = unsafe { (column((&raw const (*lane).s).cast(), c.stacks.s_len), column((&raw const (*lane).p).cast(), c.stacks.p_len)) };

@@ -5,7 +5,7 @@ use super::{STAGE, cstr, stage};
 use crate::config::{CONFIG, FULL};
 use crate::sink::{self, SINK};
 use crate::{proc, real, sys};
-use memshim_format::record::FNS;
+use memshim_format::record::{FNS, PYTHON_FNS};
 
 /// The most by which usable size exceeds requested size in glibc, for blocks below `big`: a chunk is a multiple of 16 bytes with 8 for
 /// its head, and a rest of 16 that is too small for a chunk of its own stays with the block. From the size on that malloc maps singly
@@ -72,8 +72,19 @@ pub fn header_now() {
             t.str(if i > 0 { ",\"" } else { "\"" }).str(f).str("\"");
         }
         t.str("]");
-        if let Some((from, live, blocks)) = crate::init::inherited() {
-            t.str(",\"inherited\":{\"from\":").num(from as u64).signed("live", live).signed("blocks", blocks).str("}");
+        if CONFIG.python_alloc {
+            t.str(",\"python_fns\":[");
+            for (i, f) in PYTHON_FNS.iter().enumerate() {
+                t.str(if i > 0 { ",\"" } else { "\"" }).str(f).str("\"");
+            }
+            t.str("]");
+        }
+        if let Some((from, [(live, blocks), python])) = crate::init::inherited() {
+            t.str(",\"inherited\":{\"from\":").num(from as u64).signed("live", live).signed("blocks", blocks);
+            if CONFIG.python_alloc {
+                t.signed("python_live", python.0).signed("python_blocks", python.1);
+            }
+            t.str("}");
         }
         t.str("}\n");
     }

@@ -54,6 +54,10 @@ fn consider_late() {
     // SAFETY: as above.
     unsafe { LATE.0 = 0 };
     python::notice(&name, bias);
+    // SAFETY: settings are read-only.
+    if unsafe { CONFIG.python_alloc } && python::state().is_some() && !python::allocators::are_wrapped() {
+        super::note(&["Python was loaded after the program's start: its blocks are not seen"]);
+    }
     if let Some(p) = python::state() {
         side(|t| {
             t.str("{\"type\":\"python\"").field("t", sys::now()).str(",\"version\":").quoted(p.version);

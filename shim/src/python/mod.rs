@@ -22,11 +22,13 @@
 //! [`offsets`] know the fields, [`thread`] has the way to the innermost frame, [`walk`] follows the chain of [`frame`]s, [`codes`] numbers
 //! code objects, [`strings`] reads their names.
 
+pub mod allocators;
 mod codes;
 mod frame;
 mod interpreter;
 mod layout;
 mod offsets;
+mod pools;
 mod strings;
 mod thread;
 mod walk;

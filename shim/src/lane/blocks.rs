@@ -1,0 +1,314 @@
+//! What becomes of a block in its thread's lane: exact counts always, a record where the mode wants one. The same for blocks of the C
+//! library and for those of Python's allocators: what differs is the [`Blocks`].
+
+use super::samples::{draw, was_recorded};
+use super::{Hot, SAMPLES, add, push};
+use crate::callers;
+use crate::config::{CONFIG, FAST, FULL};
+use crate::{sys, writer};
+use core::arch::asm;
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::*;
+use memshim_format::record::{self, op, start};
+use memshim_format::spool::Lane;
+
+/// Whose blocks: each has lanes of its own, so that a block of one may lie where a block of another does.
+pub trait Blocks {
+    /// Told apart from others' by this in the low bits of sampled addresses.
+    const TAG: u64;
+    /// Their stacks are native ones, too, where both kinds are asked for; otherwise only where there is no Python stack.
+    const NATIVE_TOO: bool;
+
+    /// Usable size of a live block.
+    ///
+    /// # Safety
+    /// `p` is a live block of theirs.
+    unsafe fn usable(p: *mut libc::c_void) -> usize;
+}
+
+/// Those of the C library's functions.
+pub enum Malloc {}
+
+impl Blocks for Malloc {
+    const TAG: u64 = 0;
+    const NATIVE_TOO: bool = true;
+
+    #[inline(always)]
+    unsafe fn usable(p: *mut libc::c_void) -> usize {
+        // SAFETY: the caller's block.
+        unsafe { usable(p) }
+    }
+}
+
+/// Counts a call of `size` bytes, in two instructions.
+///
+/// # Safety
+/// The lane is valid; `func` is below the number of counted functions.
+#[inline(always)]
+unsafe fn count(lane: *mut Lane, func: u8, size: u64) {
+    // SAFETY: the caller's promise; as for `add`.
+    unsafe {
+        let cell = (*lane).counts.get_unchecked(func as usize).as_ptr();
+        asm!("add qword ptr [{c}], 1", "add qword ptr [{c} + 8], {v}", c = in(reg) cell, v = in(reg) size, options(nostack));
+    }
+}
+
+/// Adds to the live bytes of a lane and returns what they were before, in one instruction.
+///
+/// # Safety
+/// The lane is valid.
+#[inline(always)]
+unsafe fn grow(lane: *mut Lane, usable: u64) -> i64 {
+    let mut r = usable;
+    // SAFETY: the caller's promise; as for `add`.
+    unsafe {
+        asm!("xadd qword ptr [{l} + {o}], {r}", l = in(reg) lane, o = const offset_of!(Lane, live), r = inout(reg) r, options(nostack))
+    };
+    r as i64
+}
+
+/// Usable size of a live block.
+///
+/// # Safety
+/// `p` is a live block of the program's allocator.
+#[inline(always)]
+pub unsafe fn usable(p: *mut libc::c_void) -> usize {
+    // SAFETY: in glibc the word before a block is its chunk's size with three flag bits, bit 1 saying that the chunk is a mapping of
+    // its own, whose header takes one word more. Settled at start to be glibc's.
+    unsafe {
+        if crate::real::GLIBC {
+            let s = *p.cast::<usize>().sub(1);
+            (s & !7) - 8 - ((s & 2) << 2)
+        } else {
+            usable_elsewhere(p)
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn usable_elsewhere(p: *mut libc::c_void) -> usize {
+    // SAFETY: the allocator's own answer about its own block.
+    unsafe { crate::real::REAL.malloc_usable_size.map_or(0, |f| f(p)) }
+}
+
+/// Records an allocation that succeeded.
+///
+/// # Safety
+/// `hot` is this thread's and set up; `p` is a live block.
+#[inline(always)]
+pub unsafe fn on_alloc<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, flags: u64) {
+    // SAFETY: the lane is this thread's; func < FNS_MAX.
+    unsafe {
+        let lane = (*hot).lane;
+        let usable = B::usable(p);
+        count(lane, func, size as u64);
+        add!(lane, blocks, 1);
+        let live = grow(lane, usable as u64).wrapping_add(usable as i64);
+        if live > (*lane).hi.load(Relaxed) {
+            (*lane).hi_blocks.store((*lane).blocks.load(Relaxed), Relaxed);
+            (*lane).hi.store(live, Release);
+        }
+        if (*hot).mode == FULL {
+            if size >= 64 << 10 {
+                push_large::<B>(hot, func, p, size, usable, flags);
+            } else {
+                push_alloc::<B>(hot, func, p, size, usable, flags);
+            }
+        } else {
+            let left = (*hot).left - size as i64;
+            (*hot).left = left;
+            if left < 0 || size >= CONFIG.big {
+                chosen::<B>(hot, func, p, size, usable, flags);
+            }
+        }
+    }
+}
+
+/// Of a large block the time is told, so that its place among other threads' events is known: these make the peaks. Memory of this size is
+/// not touched unseen either.
+#[cold]
+#[inline(never)]
+unsafe fn push_large<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, usable: usize, flags: u64) {
+    // SAFETY: the caller's hot.
+    unsafe {
+        push(hot, [record::stamp(sys::now())]);
+        push_alloc::<B>(hot, func, p, size, usable, flags);
+        push(hot, [start(op::STAMPED, 0, 0)]);
+    }
+    writer::come_back();
+}
+
+#[inline(always)]
+unsafe fn push_alloc<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, usable: usize, flags: u64) {
+    let slack = usable.wrapping_sub(size);
+    let addr3 = p as u64 >> 3;
+    // SAFETY: the caller's hot.
+    unsafe {
+        if B::NATIVE_TOO { callers::note(hot) } else { callers::note_python(hot) }
+        if size < 1 << 40 && slack < 1 << 23 {
+            push(hot, [start(op::ALLOC + func, flags, addr3), size as u64 | (slack as u64) << 40]);
+        } else {
+            push(hot, [start(op::ALLOC + func, flags | record::WIDE, addr3), size as u64, usable as u64]);
+        }
+    }
+}
+
+/// Fast mode: a call that is recorded by itself, because it is big or because the sampler's countdown ran out.
+#[cold]
+#[inline(never)]
+unsafe fn chosen<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, usable: usize, flags: u64) {
+    // SAFETY: the caller's hot.
+    unsafe {
+        if (*hot).mode != FAST {
+            (*hot).left = i64::MAX;
+            return;
+        }
+        writer::come_back();
+        if size >= CONFIG.big {
+            (*hot).left += size as i64; // the sampler is about the others
+            push_alloc::<B>(hot, func, p, size, usable, flags);
+            return;
+        }
+        (*hot).left = draw(hot);
+        // A block of `big` usable bytes is told by its size when it ends.
+        if usable >= CONFIG.big || (*SAMPLES).add(p as u64 | B::TAG) {
+            push_alloc::<B>(hot, func, p, size, usable, flags | record::SAMPLED);
+        }
+    }
+}
+
+/// A block of the lane's ends.
+#[inline(always)]
+unsafe fn shrink(lane: *mut Lane, usable: usize) {
+    // SAFETY: the caller's lane.
+    unsafe {
+        add!(lane, live, (usable as u64).wrapping_neg());
+        add!(lane, blocks, -1);
+    }
+}
+
+/// Records a free that is about to happen.
+///
+/// # Safety
+/// `hot` is this thread's and set up; `p` is a live block.
+#[inline(always)]
+pub unsafe fn on_free<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void) {
+    // SAFETY: as for on_alloc.
+    unsafe {
+        let lane = (*hot).lane;
+        let usable = B::usable(p);
+        let cell = (*lane).counts.get_unchecked(func as usize).as_ptr();
+        asm!("add qword ptr [{c}], 1", c = in(reg) cell, options(nostack));
+        shrink(lane, usable);
+        let mode = (*hot).mode;
+        if mode == FULL || mode == FAST && was_recorded(p as u64 | B::TAG, usable) {
+            push_free(hot, op::FREE, p, usable);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn push_free(hot: *mut Hot, op: u8, p: *mut libc::c_void, usable: usize) {
+    let units = (usable + 8) >> 4;
+    let addr3 = p as u64 >> 3;
+    // SAFETY: the caller's hot.
+    unsafe {
+        if usable & 15 == 8 && units < 4096 {
+            push(hot, [start(op, units as u64, addr3)]);
+        } else {
+            push_large_free(hot, op, addr3, usable);
+        }
+    }
+}
+
+/// As [`push_large`]; with the usable size in a word of its own.
+#[cold]
+#[inline(never)]
+unsafe fn push_large_free(hot: *mut Hot, op: u8, addr3: u64, usable: usize) {
+    // The old block of a realloc ends with the new one's event.
+    let timed = op == op::FREE && usable >= 64 << 10;
+    // SAFETY: the caller's hot.
+    unsafe {
+        if timed && (*hot).mode == FULL {
+            push(hot, [record::stamp(sys::now())]);
+        }
+        push(hot, [start(op, 0, addr3), usable as u64]);
+        if timed && (*hot).mode == FULL {
+            push(hot, [start(op::STAMPED, 0, 0)]);
+        }
+    }
+}
+
+/// First half of a realloc of `old`, before the real one: its block may be another thread's by the time the real one returns.
+/// Returns what the second half needs.
+///
+/// # Safety
+/// As [`on_free`].
+#[inline(always)]
+pub unsafe fn on_realloc_begin<B: Blocks>(hot: *mut Hot, old: *mut libc::c_void) -> Replaced {
+    // SAFETY: as on_free.
+    unsafe {
+        let usable = B::usable(old);
+        let mode = (*hot).mode;
+        let recorded = mode == FULL || mode == FAST && was_recorded(old as u64 | B::TAG, usable);
+        if recorded {
+            push_free(hot, op::REALLOC_FREE, old, usable);
+        }
+        Replaced { usable, recorded }
+    }
+}
+
+/// The old block of a realloc under way.
+#[derive(Clone, Copy)]
+pub struct Replaced {
+    usable: usize,
+    recorded: bool,
+}
+
+/// Second half: the realloc gave a new block (`p`), ended the old one without (`p` null, size 0), or failed.
+///
+/// # Safety
+/// As [`on_alloc`]; `was` is what the first half returned for `old`.
+#[inline(always)]
+pub unsafe fn on_realloc_end<B: Blocks>(
+    hot: *mut Hot,
+    func: u8,
+    old: *mut libc::c_void,
+    was: Replaced,
+    p: *mut libc::c_void,
+    size: usize,
+) {
+    // SAFETY: the caller's hot and blocks.
+    unsafe {
+        let lane = (*hot).lane;
+        if p.is_null() && size != 0 {
+            if was.recorded {
+                if (*hot).mode == FAST && was.usable < CONFIG.big {
+                    (*SAMPLES).add(old as u64 | B::TAG);
+                }
+                push(hot, [start(op::UNFREE, 0, old as u64 >> 3)]);
+            }
+            on_failed(hot);
+            return;
+        }
+        shrink(lane, was.usable);
+        if !p.is_null() {
+            let in_place = if p == old { record::IN_PLACE } else { 0 };
+            on_alloc::<B>(hot, func, p, size, record::REPLACES | in_place);
+        }
+        if was.recorded && ((*hot).mode == FAST || p.is_null()) {
+            push(hot, [start(op::REALLOC_DONE, 0, 0)]);
+        }
+    }
+}
+
+/// A call that failed.
+///
+/// # Safety
+/// `hot` is this thread's and set up.
+#[cold]
+#[inline(never)]
+pub unsafe fn on_failed(hot: *mut Hot) {
+    // SAFETY: the caller's hot.
+    unsafe { add!((*hot).lane, failed, 1) };
+}
