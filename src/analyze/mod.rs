@@ -13,6 +13,7 @@ pub mod offspring;
 pub mod owner;
 pub mod phases;
 pub mod profile;
+pub mod python;
 pub mod report;
 pub mod rss;
 pub mod run;

@@ -44,8 +44,8 @@ pub struct Run {
     pub command: Vec<String>,
     pub exe: String,
     pub cwd: String,
-    /// Version of the Python interpreter, where known.
-    pub python: Option<String>,
+    /// The Python interpreter, and its own blocks where they are recorded; `null`: the program is not Python.
+    pub python: Option<Python>,
     /// Recording mode: `full`, `fast`, `off`.
     pub mode: Mode,
     /// How many images of this process came before.
@@ -197,8 +197,37 @@ pub struct Heap {
     pub selected: Option<Selected>,
 }
 
+/// A Python interpreter. What its own allocators gave out is a layer of its own (`MEMSHIM_PYTHON_ALLOC=1`, else `null`): large objects are blocks of
+/// `heap`, too, and arenas of small ones are maps. Full mode: by requested size; fast mode: by usable size.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Python {
+    /// Where known.
+    pub version: Option<String>,
+    /// Live at the end (or at the last event).
+    pub live_bytes: Option<Bytes>,
+    pub live_allocs: Option<u64>,
+    pub peak_bytes: Option<Bytes>,
+    /// The true peak differs from `peak_bytes` by at most this; `null`: no bound is known.
+    pub peak_bound_bytes: Option<Bytes>,
+    pub peak_at_s: Option<f64>,
+    pub allocs: Option<u64>,
+    pub frees: Option<u64>,
+    pub requested_bytes: Option<Bytes>,
+    /// `null` in fast mode.
+    pub temporary_allocs: Option<u64>,
+    /// Of blocks that were not seen allocated.
+    pub unknown_frees: u64,
+    /// Calls that should be in it and are not.
+    pub lost: u64,
+    /// Of the parent, live at the fork, in `live` and `peak`.
+    pub inherited_bytes: Bytes,
+    pub usable: Usable,
+    /// By function of the three domains: `PyMem_Raw…`, `PyMem_…`, `PyObject_…`.
+    pub by_function: BTreeMap<String, Function>,
+}
+
 /// By usable size.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Usable {
     pub live_bytes: Bytes,
     pub peak_bytes: Bytes,

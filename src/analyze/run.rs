@@ -5,7 +5,7 @@ use super::clock::rfc3339;
 use super::ending::ending;
 use super::report::{Children, Mode, Run, SAMPLES_SHOWN, Sample, THREADS_SHOWN, Thread};
 use super::stacks::{FrameTable, Names};
-use super::{auto, gpu, heap, maps, missing, phases, rss, sites};
+use super::{auto, gpu, heap, maps, missing, phases, python, rss, sites};
 use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
 use crate::model::units::{Bytes, Nanos};
@@ -62,7 +62,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         command: h.argv.iter().map(|a| a.0.clone()).collect(),
         exe: h.exe.0.clone(),
         cwd: h.cwd.0.clone(),
-        python: h.python.as_ref().map(|p| p.0.clone()),
+        python: python::python(&image),
         mode,
         exec: h.exec,
         start: rfc3339(h.wall_ns),

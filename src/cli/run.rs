@@ -48,6 +48,10 @@ pub struct Run {
     #[arg(long, value_enum, value_name = "WHICH")]
     stacks: Option<Stacks>,
 
+    /// Record Python's own blocks too: a layer of its own beside the heap, by the interpreter's three allocators
+    #[arg(long)]
+    python_alloc: bool,
+
     /// How copies and graph launches on a GPU are timed: by event pairs of our own, by the calls' wall time, not at all [default: events]
     #[arg(long, value_enum, value_name = "HOW")]
     gpu_timing: Option<GpuTiming>,
@@ -148,6 +152,7 @@ impl Run {
             ("MEMSHIM_MAX", number(self.max)),
             ("MEMSHIM_STACKS", self.stacks.map(word)),
             ("MEMSHIM_GPU_TIMING", self.gpu_timing.map(word)),
+            ("MEMSHIM_PYTHON_ALLOC", self.python_alloc.then(|| "1".into())),
         ];
         all.into_iter().filter_map(|(k, v)| v.map(|v| (k, v))).collect()
     }
@@ -222,8 +227,8 @@ mod tests {
 
     #[test]
     fn flags_become_the_variables_of_the_same_name() {
-        let run = parse(&["--mode", "full", "--interval", "0.1s", "--big", "64KiB", "--children", "skip", "--", "x"]);
+        let run = parse(&["--mode", "full", "--interval", "0.1s", "--big", "64KiB", "--children", "skip", "--python-alloc", "--", "x"]);
         let v: Vec<_> = run.variables().into_iter().map(|(k, v)| format!("{k}={}", v.display())).collect();
-        assert_eq!(v, ["MEMSHIM_MODE=full", "MEMSHIM_INTERVAL=100000us", "MEMSHIM_BIG=65536", "MEMSHIM_CHILDREN=skip"]);
+        assert_eq!(v, ["MEMSHIM_MODE=full", "MEMSHIM_INTERVAL=100000us", "MEMSHIM_BIG=65536", "MEMSHIM_CHILDREN=skip", "MEMSHIM_PYTHON_ALLOC=1"]);
     }
 }

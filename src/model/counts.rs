@@ -147,6 +147,11 @@ impl Counts {
         self.level + self.inherited
     }
 
+    /// Usable bytes live at the fork.
+    pub fn inherited(&self) -> i64 {
+        self.inherited
+    }
+
     /// Calls that succeeded.
     pub fn calls(&self) -> u64 {
         self.by_fn.iter().fold(0, |sum, row| sum.saturating_add(row.0))

@@ -12,6 +12,7 @@ use super::heap::{self, Heap, HeapEnd};
 use super::kinds::KindTable;
 use super::mapfeed::{MapFeed, MapsEnd};
 use super::phases::{Metric, PhaseBook, PhasesEnd};
+use super::python::{PythonEnd, PythonHeap};
 use super::sites::Instant;
 use super::stacks::Stacks;
 use super::threads::{ThreadBook, ThreadUse};
@@ -42,6 +43,8 @@ pub struct Image {
     maps: MapFeed,
     gpu: Gpu,
     phases: PhaseBook,
+    /// Where Python's own blocks are recorded.
+    python: Option<Box<PythonHeap>>,
     stacks: Stacks,
     timeline: Timeline,
     snapshots_max: usize,
@@ -108,6 +111,8 @@ pub struct ImageEnd {
     /// `None` where no driver was called.
     pub gpu: Option<GpuEnd>,
     pub phases: PhasesEnd,
+    /// `None` where Python's own blocks are not recorded.
+    pub python: Option<PythonEnd>,
     pub stacks: Stacks,
     pub timeline: Timeline,
     pub seen: Ended,
@@ -124,6 +129,10 @@ impl Image {
         if inherited > 0 {
             timeline.note(header.mono_ns, Series::Heap, Bytes::of_balance(inherited).0);
         }
+        let sites = (!matches!(&*header.stacks, "" | "off")).then_some(match interest.instant {
+            Instant::At(since) => Instant::At(header.mono_ns.saturating_add(since)),
+            Instant::Peak => Instant::Peak,
+        });
         let inherited_blocks = header.inherited.as_ref().map_or(0, |i| i.blocks);
         Image {
             heap: Heap::new(&heap::Settings {
@@ -132,10 +141,7 @@ impl Image {
                 selected: &interest.sizes,
                 fast: header.mode == "fast",
                 sample: header.sample,
-                sites: (!matches!(&*header.stacks, "" | "off")).then_some(match interest.instant {
-                    Instant::At(since) => Instant::At(header.mono_ns.saturating_add(since)),
-                    Instant::Peak => Instant::Peak,
-                }),
+                sites,
             }),
             stacks: Stacks::default(),
             counts: Counts::new(inherited, inherited_blocks),
@@ -143,6 +149,7 @@ impl Image {
             maps: MapFeed::new(header.page),
             gpu: Gpu::default(),
             phases: PhaseBook::default(),
+            python: header.python_fns.is_some().then(|| Box::new(PythonHeap::new(&header, sites))),
             timeline,
             snapshots_max: interest.snapshots.max(3),
             inherited,
@@ -167,7 +174,27 @@ impl Image {
                 let threads = if self.header.mode == "full" { &mut self.threads } else { &mut nobody };
                 self.end.useless += !self.heap.read(&ev, &mut self.stacks, threads) as u64;
             }
-            Line::Kinds(kinds) => self.end.bad_kinds += self.heap.define(&kinds),
+            Line::Kinds(kinds) => {
+                self.end.bad_kinds += self.heap.define(&kinds);
+                if let Some(python) = &mut self.python {
+                    python.define(&kinds);
+                }
+            }
+            Line::PyEv(ev) => {
+                self.at(ev.t1);
+                self.end.useless += !self.python.as_mut().is_some_and(|python| python.read(&ev, &mut self.stacks)) as u64;
+            }
+            Line::PyCalls(calls) => {
+                self.at(calls.t);
+                if let Some(python) = &mut self.python {
+                    python.counted(&calls);
+                }
+            }
+            Line::PyThread(thread) => {
+                if let Some(python) = &mut self.python {
+                    python.begins(&thread);
+                }
+            }
             Line::Calls(calls) => {
                 self.at(calls.t);
                 let (lower, upper) = self.counts.read(&calls);
@@ -220,6 +247,9 @@ impl Image {
                 self.end.full_before |= self.header.mode == "full";
                 self.header.mode = "fast".into();
                 self.before.get_or_insert_with(|| self.heap.totals.clone());
+                if let Some(python) = &mut self.python {
+                    python.lower();
+                }
                 self.end.lowered.push(lowered);
             }
             Line::End(end) => {
@@ -372,6 +402,7 @@ impl Image {
             }
             None => totals,
         };
+        let python = self.python.map(|python| python.finish(self.stacks.sites()));
         let (threads, threads_total) = self.threads.finish();
         let maps = self.maps.finish(&mut self.timeline, &mut self.phases);
         let gpu = self.gpu.finish(self.end.last_t.0, &mut self.phases);
@@ -389,6 +420,7 @@ impl Image {
             maps,
             gpu,
             phases,
+            python,
             stacks: self.stacks,
             timeline: self.timeline,
             seen: self.end,

@@ -15,6 +15,7 @@ pub mod maps;
 pub mod merge;
 pub mod modules;
 pub mod phases;
+pub mod python;
 pub mod sites;
 pub mod stacks;
 pub mod sweep;

@@ -146,7 +146,7 @@ fn head(page: &mut Page, run: &Run) {
         Mode::Fast => "fast mode: big and sampled calls are events, all are counted",
         Mode::Off => "mode off",
     };
-    let python = run.python.as_ref().map(|v| format!(" · Python {v}")).unwrap_or_default();
+    let python = run.python.as_ref().and_then(|p| p.version.as_ref()).map(|v| format!(" · Python {v}")).unwrap_or_default();
     let allocator = if run.allocator.is_empty() { String::new() } else { format!(" · {}", run.allocator) };
     let rank = run.rank.map(|r| format!(" · rank {r}")).unwrap_or_default();
     page.say("process", format!("pid {} on {}{rank}{python}{allocator} · {mode}", run.pid, run.host));

@@ -66,6 +66,8 @@ impl KindRows {
 /// The batch made of a lane's records.
 pub struct LaneLines {
     lane: u32,
+    /// Type of its line.
+    kind: &'static str,
     seq0: u64,
     seq: u64,
     events: u64,
@@ -104,6 +106,7 @@ impl LaneLines {
         let t0 = c.t0.max(c.stamp_ns);
         LaneLines {
             lane,
+            kind: kind_of(of),
             seq0: c.seq,
             seq: c.seq,
             events: 0,
@@ -259,7 +262,8 @@ impl LaneLines {
         push_line(
             out,
             format_args!(
-                r#"{{"type":"ev","g":{group},"lane":{},"n":{},"seq":{},"t0":{},"t1":{},"t":"{}","k":"{}","x":"{}","z":"{}"{},"allocs":{},"frees":{},"bytes":{},"live":{},"peak":{}}}"#,
+                r#"{{"type":"{}","g":{group},"lane":{},"n":{},"seq":{},"t0":{},"t1":{},"t":"{}","k":"{}","x":"{}","z":"{}"{},"allocs":{},"frees":{},"bytes":{},"live":{},"peak":{}}}"#,
+                self.kind,
                 self.lane,
                 self.events,
                 self.seq0,
@@ -278,6 +282,11 @@ impl LaneLines {
             ),
         );
     }
+}
+
+/// Type of a lane's batches.
+fn kind_of(lane: &Lane) -> &'static str {
+    if lane.python { "pyev" } else { "ev" }
 }
 
 /// The batch that the drain had built and not written, as a line; false where its columns can't be one.
@@ -300,7 +309,8 @@ pub fn write_pending(lane: u32, of: &Lane, group: u64, end: u64, out: &mut Vec<u
     push_line(
         out,
         format_args!(
-            r#"{{"type":"ev","g":{group},"lane":{lane},"n":{},"seq":{},"t0":{},"t1":{},"t":"{t}","k":"{k}","x":"{x}","z":"{z}"{stacks},"allocs":{},"frees":{},"bytes":{},"live":{},"peak":{}}}"#,
+            r#"{{"type":"{}","g":{group},"lane":{lane},"n":{},"seq":{},"t0":{},"t1":{},"t":"{t}","k":"{k}","x":"{x}","z":"{z}"{stacks},"allocs":{},"frees":{},"bytes":{},"live":{},"peak":{}}}"#,
+            kind_of(of),
             c.events,
             c.seq0,
             c.t0,

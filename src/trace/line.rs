@@ -19,6 +19,10 @@ pub enum Line<'a> {
     Ev(Ev<'a>),
     Header(Box<Header>),
     Process(Process),
+    /// Of Python's own blocks; so are the next two.
+    PyEv(Ev<'a>),
+    PyCalls(Calls),
+    PyThread(Thread),
     Kinds(Kinds),
     Calls(Calls),
     Maps(Rows<MapRow>),
@@ -140,6 +144,8 @@ pub struct Header {
     /// False: the program's heap calls do not come to the shim.
     pub heap_seen: Option<bool>,
     pub fns: Vec<String>,
+    /// Functions of Python's allocators, where their blocks are recorded.
+    pub python_fns: Option<Vec<String>>,
     pub inherited: Option<Inherited>,
     pub spool: Text,
     pub python: Option<Text>,
@@ -164,6 +170,8 @@ pub struct Inherited {
     pub live: i64,
     pub blocks: i64,
     pub from: u32,
+    pub python_live: i64,
+    pub python_blocks: i64,
 }
 
 /// The lines that follow are of this process (and, where it says so, of an earlier image of it).
@@ -261,6 +269,17 @@ pub struct End {
     pub recorded: Option<u64>,
     pub lost: Option<u64>,
     pub own: Option<Value>,
+    pub python: Option<PythonEnd>,
+}
+
+/// What the end line says of Python's blocks.
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(default)]
+pub struct PythonEnd {
+    /// The program had an interpreter from its start on.
+    pub wrapped: bool,
+    pub counted: u64,
+    pub lost: u64,
 }
 
 /// Reads one line. The error text says what was wrong; nothing of such a line can be used.
@@ -268,6 +287,9 @@ pub fn parse(line: &[u8]) -> Result<Line<'_>, serde_json::Error> {
     // Nearly all bytes are in these; the others first have their type looked up.
     if line.starts_with(br#"{"type":"ev","#) {
         return serde_json::from_slice(line).map(Line::Ev);
+    }
+    if line.starts_with(br#"{"type":"pyev","#) {
+        return serde_json::from_slice(line).map(Line::PyEv);
     }
     #[derive(Deserialize)]
     struct TypeOnly<'a> {
@@ -282,6 +304,9 @@ pub fn parse(line: &[u8]) -> Result<Line<'_>, serde_json::Error> {
     let kind: TypeOnly = serde_json::from_slice(line)?;
     Ok(match &*kind.r#type {
         "ev" => Line::Ev(serde_json::from_slice(line)?),
+        "pyev" => Line::PyEv(serde_json::from_slice(line)?),
+        "pycalls" => Line::PyCalls(serde_json::from_slice(line)?),
+        "pythread" => Line::PyThread(serde_json::from_slice(line)?),
         "header" => Line::Header(serde_json::from_slice(line)?),
         "process" => Line::Process(serde_json::from_slice(line)?),
         "kinds" => Line::Kinds(serde_json::from_slice(line)?),

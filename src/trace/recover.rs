@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use memshim_format::live::Entry;
 use memshim_format::record::op;
-use memshim_format::spool::CROWDED;
+use memshim_format::spool::{ADDR_MASK, CROWDED};
 
 use super::callers;
 use super::column::push_v93;
@@ -94,7 +94,10 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
     for w in &work {
         w.lines.write(spool.group.wrapping_add(1), end, &mut lines);
     }
-    push_counts(&spool, &work, end, &mut lines);
+    push_counts(&spool, &work, false, end, &mut lines);
+    if spool.python_alloc {
+        push_counts(&spool, &work, true, end, &mut lines);
+    }
     if let Some(w) = work.iter().find(|w| Some(w.number) == spool.crowd) {
         let (n, calls) = (w.lane.lost, w.lane.counts.iter().fold(0u64, |sum, c| sum.saturating_add(c[0])));
         push_line(&mut lines, format_args!(r#"{{"type":"lost","t":{end},"lane":{},"n":{n},"why":"{CROWDED}"}}"#, w.number));
@@ -187,7 +190,7 @@ fn apply(r: &Record, w: &mut Work, blocks: &mut Blocks, kinds: &mut KindRows, sp
                 Some((owner, seq)) if owner == lane => Address::Own(seq),
                 Some((owner, seq)) => Address::Foreign(owner, seq),
                 None if fast => Address::Unrecorded,
-                None => Address::Unknown(r.low),
+                None => Address::Unknown(r.low & ADDR_MASK),
             };
             if r.op == op::FREE {
                 w.lines.free(address, usable);
@@ -236,7 +239,8 @@ fn describe(r: &Record, w: &mut Work, group: u64, out: &mut Vec<u8>) {
         op::UNDO => row(format_args!(r#""undo",{tk}"#)),
         op::THREAD_START => {
             let seq = w.lines.seq();
-            push_line(out, format_args!(r#"{{"type":"thread","t":{t},"lane":{lane},"tid":{tk},"seq":{seq},"what":"start"}}"#));
+            let kind = if w.lane.python { "pythread" } else { "thread" };
+            push_line(out, format_args!(r#"{{"type":"{kind}","t":{t},"lane":{lane},"tid":{tk},"seq":{seq},"what":"start"}}"#));
         }
         op::THREAD_END => {
             let bytes: Vec<u8> = [b, c, d].iter().flat_map(|word| word.to_le_bytes().into_iter().take(6)).take_while(|c| *c != 0).collect();
@@ -299,13 +303,13 @@ fn describe_phase(r: &Record, w: &Work, group: u64, out: &mut Vec<u8>) -> u64 {
     t
 }
 
-/// The exact counts at the end: those of the lanes.
-fn push_counts(spool: &Spool, work: &[Work], t: u64, out: &mut Vec<u8>) {
+/// The exact counts at the end: those of the lanes, Python's or the others.
+fn push_counts(spool: &Spool, work: &[Work], python: bool, t: u64, out: &mut Vec<u8>) {
     let first_free = memshim_format::record::func::FIRST_FREE as usize;
     let mut fns = [[0u64; 2]; memshim_format::spool::FNS_MAX];
     let (mut live, mut blocks, mut failed, mut lost) = (0i64, 0i64, 0u64, 0u64);
     let (mut rows, mut at_hi) = (Vec::new(), Vec::new());
-    for w in work {
+    for w in work.iter().filter(|w| w.lane.python == python) {
         let l = &w.lane;
         for (sum, own) in fns.iter_mut().zip(&l.counts) {
             sum[0] = sum[0].saturating_add(own[0]);
@@ -325,9 +329,10 @@ fn push_counts(spool: &Spool, work: &[Work], t: u64, out: &mut Vec<u8>) {
     push_line(
         out,
         format_args!(
-            r#"{{"type":"calls","t":{t},"fns":[{}],"live":{live},"blocks":{blocks},"failed":{},"lost":{lost},"lanes":[{}],"hi_blocks":[{}]}}"#,
+            r#"{{"type":"{}calls","t":{t},"fns":[{}],"live":{live},"blocks":{blocks},"failed":{},"lost":{lost},"lanes":[{}],"hi_blocks":[{}]}}"#,
+            if python { "py" } else { "" },
             fns.join(","),
-            failed.max(spool.failed),
+            if python { failed } else { failed.max(spool.failed) },
             rows.join(","),
             at_hi.join(",")
         ),

@@ -1,7 +1,7 @@
 //! The records of a ring that its process did not live to drain.
 
 use memshim_format::record::{self, op};
-use memshim_format::spool::{BLOCK, BLOCK_WORDS, BLOCKS_MAX, Block};
+use memshim_format::spool::{BLOCK, BLOCK_WORDS, BLOCKS_MAX, Block, PYTHON_BLOCK};
 use std::mem::offset_of;
 
 use super::spool::{Lane, Spool};
@@ -59,7 +59,10 @@ pub fn records(spool: &Spool, number: u32, lane: &Lane) -> (Vec<Record>, u64) {
                 bad += 1;
                 continue;
             }
-            all.push(Record { op: record::op_of(word), arg: record::arg_of(word), low: record::low_of(word), args, block_t });
+            let op = record::op_of(word);
+            // Of a block of Python's, another of malloc may lie at the address.
+            let beside = if lane.python && op <= op::UNFREE { PYTHON_BLOCK } else { 0 };
+            all.push(Record { op, arg: record::arg_of(word), low: record::low_of(word) | beside, args, block_t });
             pos += n * 8;
         }
         index = u32_at(offset_of!(Block, next));

@@ -43,6 +43,8 @@ pub struct Spool {
     pub kinds_written: u32,
     pub group: u64,
     pub failed: u64,
+    /// Python's blocks are recorded.
+    pub python_alloc: bool,
     pub lanes: u32,
     pub table_bytes: u64,
     /// The live table is lost with the process: it was not in the spool.
@@ -75,6 +77,8 @@ pub struct Lane {
     pub failed: u64,
     pub lost: u64,
     pub tid: u32,
+    /// Its blocks are those of Python's allocators.
+    pub python: bool,
     pub first: u32,
     pub commit: Commit,
     /// Which half of it holds.
@@ -156,6 +160,7 @@ impl Spool {
             kinds_written: h.u32(offset_of!(Header, kinds_written)),
             group: h.u64(offset_of!(Header, group)),
             failed: h.u64(offset_of!(Header, failed)),
+            python_alloc: h.u32(offset_of!(Header, python_alloc)) != 0,
             lanes: h.u32(offset_of!(Header, lanes)).min(layout::LANES_MAX as u32),
             table_bytes: h.u64(offset_of!(Header, table_bytes)),
             table_private: h.u32(offset_of!(Header, table_private)) != 0,
@@ -196,6 +201,7 @@ impl Spool {
             failed: f.u64(offset_of!(L, failed)),
             lost: f.u64(offset_of!(L, lost)),
             tid: f.u32(offset_of!(L, tid)),
+            python: f.u32(offset_of!(L, python)) != 0,
             first: f.u32(offset_of!(L, first)),
             k: column(offset_of!(L, k), layout::K_CAP, commit.k_len),
             x: column(offset_of!(L, x), layout::X_CAP, commit.x_len),

@@ -12,6 +12,7 @@ const FUNCTIONS_SHOWN: usize = 4;
 pub fn all(page: &mut Page, run: &Run) {
     resident(page, run);
     heap(page, run);
+    python(page, run);
     maps(page, run);
 }
 
@@ -151,6 +152,35 @@ fn functions(run: &Run) -> String {
     let rest = all.len().saturating_sub(FUNCTIONS_SHOWN);
     let more = (rest > 0).then(|| format!("{rest} more"));
     named.chain(more).collect::<Vec<_>>().join(", ")
+}
+
+/// Python's own blocks: beside the heap, not part of it.
+fn python(page: &mut Page, run: &Run) {
+    let Some(p) = &run.python else { return };
+    let (Some(allocs), Some(frees)) = (p.allocs, p.frees) else { return };
+    let at = p.peak_at_s.map(|t| format!(" at {}", seconds(t))).unwrap_or_default();
+    let bound = match p.peak_bound_bytes {
+        Some(b) if b.0 == 0 => " (exact)".into(),
+        Some(b) => format!(" (± {} at most)", iec(b.0)),
+        None => " (no bound known)".into(),
+    };
+    match (p.peak_bytes, p.live_bytes) {
+        (Some(peak), Some(live)) => {
+            page.say("PYTHON", format!("peak of its own blocks {}{at}{bound}; live at the end {}", iec(peak.0), iec(live.0)));
+        }
+        _ => page.say("PYTHON", "this build does not say how large its blocks are: full mode knows their bytes"),
+    }
+    let domain = |prefix: &str| -> u64 { p.by_function.iter().filter(|(f, _)| f.starts_with(prefix)).map(|(_, f)| f.bytes.0).sum() };
+    let (raw, obj) = (domain("PyMem_Raw"), domain("PyObject_"));
+    let mem = domain("PyMem_").saturating_sub(raw);
+    page.say("", format!("{} allocations, {} frees; asked for: objects {}, mem {}, raw {}", count(allocs), count(frees), iec(obj), iec(mem), iec(raw)));
+    if p.unknown_frees > 0 {
+        page.say("", format!("{} frees of blocks that were not seen allocated", count(p.unknown_frees)));
+    }
+    if p.lost > 0 {
+        page.warn("lost", format!("{} calls of its allocators are not in it", count(p.lost)));
+    }
+    page.gap();
 }
 
 fn maps(page: &mut Page, run: &Run) {

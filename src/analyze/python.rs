@@ -1,0 +1,75 @@
+//! What Python's own blocks amount to, where they are recorded (`MEMSHIM_PYTHON_ALLOC`).
+
+use std::collections::BTreeMap;
+
+use super::report::{Function, Python, Usable};
+use crate::model::image::{ImageEnd, releases};
+use crate::model::python::PythonEnd;
+use crate::model::units::{Bytes, Nanos};
+
+/// By how much the usable size of a block exceeds what was asked for, at most: malloc's chunks and pymalloc's size classes.
+const SLACK: i64 = 31;
+
+/// See the module; `None` where the program is not Python.
+pub fn python(image: &ImageEnd) -> Option<Python> {
+    let seen = image.python.as_ref().filter(|p| p.counts.calls() > 0 || p.totals.events > 0);
+    if image.header.python.is_none() && seen.is_none() {
+        return None;
+    }
+    let mut of = Python { version: image.header.python.as_ref().map(|v| v.0.clone()), ..Python::default() };
+    if let Some(p) = seen {
+        counted(image, p, &mut of);
+        if p.full { full(image, p, &mut of) } else { fast(image, p, &mut of) }
+    }
+    Some(of)
+}
+
+fn counted(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {
+    let known = image.header.python_fns.iter().flatten();
+    let mut by_function = BTreeMap::new();
+    for (name, &(calls, bytes)) in known.zip(&p.counts.by_fn).filter(|(_, row)| row.0 > 0) {
+        let (allocs, frees) = if name.contains("Free") || releases(name) { (0, Some(calls)) } else { (calls, None) };
+        by_function.insert(name.clone(), Function { allocs, frees, bytes: Bytes(bytes) });
+    }
+    of.requested_bytes = Some(by_function.values().map(|f| f.bytes).sum());
+    of.by_function = by_function;
+    let end = image.seen.end.as_ref().and_then(|e| e.python).unwrap_or_default();
+    of.lost = p.counts.lost.max(end.lost);
+    if p.full {
+        of.lost = of.lost.max(p.counts.calls().saturating_sub(p.totals.events));
+    }
+    of.unknown_frees = p.totals.unknown_frees;
+    of.inherited_bytes = Bytes::of_balance(p.inherited);
+}
+
+fn full(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {
+    let (requested, usable) = (p.heap.requested, p.heap.usable);
+    of.allocs = Some(p.totals.allocs);
+    of.frees = Some(p.totals.frees);
+    of.live_bytes = Some(Bytes::of_balance(requested.live));
+    of.live_allocs = Some(p.heap.live_blocks);
+    of.peak_bytes = Some(Bytes::of_balance(requested.peak));
+    of.peak_bound_bytes = (of.lost == 0).then_some(Bytes::of_balance(requested.bound));
+    of.peak_at_s = Some(Nanos(requested.at).seconds_since(Nanos(image.header.mono_ns)));
+    of.temporary_allocs = Some(p.totals.temporary);
+    of.usable = Usable { live_bytes: Bytes::of_balance(usable.live), peak_bytes: Bytes::of_balance(usable.peak) };
+}
+
+/// By usable size; see `heap`.
+fn fast(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {
+    let counts = &p.counts;
+    of.allocs = Some(counts.lanes.values().map(|l| l.allocs).sum());
+    of.frees = Some(counts.lanes.values().map(|l| l.frees).sum());
+    of.live_allocs = Some(counts.blocks.max(0) as u64);
+    // Free-threaded builds do not say how large a block is.
+    if counts.lanes.values().any(|l| l.blocks > 0 && l.live == 0) && counts.upper == counts.inherited() {
+        return;
+    }
+    let peak = counts.lower + (counts.upper - counts.lower) / 2;
+    of.live_bytes = Some(Bytes::of_balance(counts.lanes_live()));
+    of.peak_bytes = Some(Bytes::of_balance(peak));
+    let bound = |blocks: i64| Bytes::of_balance(counts.upper - peak).max(Bytes::of_balance(peak - counts.lower + blocks.max(0) * SLACK));
+    of.peak_bound_bytes = counts.lower_blocks.filter(|_| of.lost == 0).map(bound);
+    of.peak_at_s = Some(Nanos(counts.lower_at).seconds_since(Nanos(image.header.mono_ns)));
+    of.usable = Usable { live_bytes: of.live_bytes.unwrap_or_default(), peak_bytes: of.peak_bytes.unwrap_or_default() };
+}
