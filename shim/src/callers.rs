@@ -200,6 +200,7 @@ unsafe fn is_under_way(w: *mut Walker, here: u64) -> bool {
     }
 }
 
+#[inline(always)]
 unsafe fn native(hot: *mut Hot, w: *mut Walker) -> u32 {
     // SAFETY: the caller's walker.
     unsafe {
@@ -241,6 +242,7 @@ unsafe fn python(hot: *mut Hot, w: *mut Walker) -> u32 {
 const NODES: u64 = (1 << (2 * NODE_BITS)) - 1;
 
 /// Pushes a STACK record where the stack is another one than the last event's.
+#[inline(always)]
 unsafe fn tell(hot: *mut Hot, w: *mut Walker, now: u64) {
     // SAFETY: the caller's walker and hot.
     unsafe {
