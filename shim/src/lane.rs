@@ -15,8 +15,8 @@ mod samples;
 
 pub use blocks::{Blocks, Malloc, on_alloc, on_failed, on_free, on_realloc_begin, on_realloc_end, usable};
 pub use ring::{push, push_of_stacks};
-pub use samples::{SAMPLES, Samples};
 use samples::draw;
+pub use samples::{SAMPLES, Samples};
 
 use crate::callers::{self, Walker};
 use crate::{spool, sys, tls};
@@ -62,7 +62,12 @@ pub static STATES: [AtomicU8; LANES_MAX] = [const { AtomicU8::new(0) }; LANES_MA
 
 /// Lanes whose threads live.
 pub fn in_use() -> usize {
-    STATES.iter().take(LANES.load(Acquire) as usize).enumerate().filter(|(i, s)| s.load(Relaxed) == 1 && !spool::is_python(*i as u32)).count()
+    STATES
+        .iter()
+        .take(LANES.load(Acquire) as usize)
+        .enumerate()
+        .filter(|(i, s)| s.load(Relaxed) == 1 && !spool::is_python(*i as u32))
+        .count()
 }
 
 /// Adds to a field of a lane in one instruction: one thread writes it, and a signal cannot come in the middle. Must stand in `unsafe`;
@@ -99,7 +104,8 @@ pub fn acquire(python: bool) -> *mut Hot {
         if s.load(Relaxed) == 2 {
             // SAFETY: i < used lanes.
             let owner = unsafe { (*spool::lane(i as u32)).tid.load(Relaxed) };
-            if spool::is_python(i as u32) == python && !sys::thread_exists(pid, owner) && s.compare_exchange(2, 1, AcqRel, Relaxed).is_ok() {
+            if spool::is_python(i as u32) == python && !sys::thread_exists(pid, owner) && s.compare_exchange(2, 1, AcqRel, Relaxed).is_ok()
+            {
                 found = Some(i as u32);
                 break;
             }

@@ -13,8 +13,8 @@ pub use header::header_now;
 pub use phases::phase;
 pub use stacks::{code, loaded, nodes};
 
-use crate::lane::LANES;
 use crate::config::CONFIG;
+use crate::lane::LANES;
 use crate::sink::{self};
 use crate::spool::{self, SPOOL};
 use crate::text::Text;
@@ -130,7 +130,11 @@ pub unsafe fn thread(lane: u32, seq: u64, w: u64, words: *const u64) {
         }
         let t_ns = *words.add(1);
         side(|t| {
-            t.str(if spool::is_python(lane) { "{\"type\":\"pythread\"" } else { "{\"type\":\"thread\"" }).field("t", t_ns).field("lane", lane as u64).field("tid", record::low_of(w)).field("seq", seq);
+            t.str(if spool::is_python(lane) { "{\"type\":\"pythread\"" } else { "{\"type\":\"thread\"" })
+                .field("t", t_ns)
+                .field("lane", lane as u64)
+                .field("tid", record::low_of(w))
+                .field("seq", seq);
             t.str(if ends { ",\"what\":\"end\"" } else { ",\"what\":\"start\"" });
             if ends {
                 let n = name.iter().position(|c| *c == 0).unwrap_or(16);

@@ -18,6 +18,7 @@ pub mod report;
 pub mod rss;
 pub mod run;
 pub mod sites;
+pub mod sources;
 pub mod stacks;
 pub mod steps;
 pub mod suppressions;
@@ -53,6 +54,10 @@ pub struct Options {
     pub filters: Vec<String>,
     /// Leaks that are known.
     pub suppressions: Suppressions,
+    /// Whose call sites.
+    pub memory: sources::Memory,
+    /// Only what this thread allocated.
+    pub thread: Option<u32>,
     /// A view of all call sites.
     pub view: Option<views::Request>,
 }
@@ -131,7 +136,9 @@ fn not_a_trace(file: &Loaded) -> String {
 
 /// Reads the files side by side.
 fn load_all(members: &[Member], homeless: &Homeless, options: &Options, progress: &Progress) -> Vec<Loaded> {
-    let interest = Interest { sizes: options.sizes.clone(), samples: SAMPLES_SHOWN, snapshots: SNAPSHOTS_SHOWN, instant: options.instant };
+    let by_thread = options.thread.is_some() || options.view.as_ref().is_some_and(|v| v.by == views::By::Thread);
+    let interest =
+        Interest { sizes: options.sizes.clone(), samples: SAMPLES_SHOWN, snapshots: SNAPSHOTS_SHOWN, instant: options.instant, by_thread };
     let len = |m: &Member| std::fs::metadata(&m.path).map_or(0, |m| m.len());
     largest_first(members, options.parallel, len, |m| load(m, homeless, &interest, progress))
 }

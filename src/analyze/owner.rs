@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::report::{Frame, OWNERS_SHOWN, Owner};
+use super::report::{Frame, Owner};
 use super::sites::Sums;
 use super::stacks::{FrameTable, Stack};
 use crate::model::units::{Bytes, whole};
@@ -102,18 +102,19 @@ pub fn sums(rows: &[(Stack, Sums)], table: &FrameTable) -> Vec<Owner> {
             .cmp(&key(b))
             .then_with(|| (&a.frame.function, a.frame.line, a.frame.addr).cmp(&(&b.frame.function, b.frame.line, b.frame.addr)))
     });
-    all.truncate(OWNERS_SHOWN);
     all
 }
 
 /// The outermost of the frames below an owner that is not of the interpreter.
 fn called(below: &[Frame]) -> Option<Frame> {
-    let interpreter = |f: &Frame| {
-        let module = f.module.as_deref().and_then(|m| m.rsplit('/').next()).unwrap_or_default();
-        !f.python && (module.starts_with("python") || module.starts_with("libpython"))
-    };
-    let shown = |f: &&Frame| !interpreter(f) && f.function.is_some();
+    let shown = |f: &&Frame| !is_interpreter(f) && f.function.is_some();
     below.iter().rev().find(shown).map(|f| Frame { inlined: false, ..f.clone() })
+}
+
+/// A native frame of the interpreter's.
+pub fn is_interpreter(f: &Frame) -> bool {
+    let module = f.module.as_deref().and_then(|m| m.rsplit('/').next()).unwrap_or_default();
+    !f.python && (module.starts_with("python") || module.starts_with("libpython"))
 }
 
 fn is_python_library(path: &str) -> bool {

@@ -2,11 +2,12 @@
 
 use super::report::Frame;
 use super::sites::{self, Sums};
+use super::sources;
 use super::stacks::{FrameTable, Names, Stack};
 use super::views::{Measure, label};
 use super::{Error, Options};
 use crate::model::load::{Loaded, Progress};
-use crate::model::units::whole;
+use crate::model::units::{Nanos, whole};
 use std::path::PathBuf;
 
 /// See the module.
@@ -14,6 +15,8 @@ use std::path::PathBuf;
 pub struct Profile {
     pub frames: Vec<Frame>,
     pub processes: Vec<ProcessSites>,
+    /// The instant of [`Measure::Peak`], in words.
+    pub instant: String,
 }
 
 /// One image of one process.
@@ -33,12 +36,15 @@ impl Profile {
         let (loaded, _) = super::load_inputs(inputs, options, progress)?;
         let names = Names::of(loaded.iter().flat_map(|l| &l.images), &options.symbols);
         let mut table = FrameTable::default();
-        let mut processes = Vec::new();
+        let (mut processes, mut instant) = (Vec::new(), String::new());
         for image in loaded.iter().flat_map(|l: &Loaded| &l.images).filter(|i| pid.is_none_or(|p| i.header.pid == p)) {
-            let mut rows = sites::rows(image, &names, &mut table, options);
+            let mut rows = sources::rows(image, options.memory, &mut sources::resolver(image, &names, options), &mut table, options);
             rows.sort_by(|a, b| a.0.frames.iter().rev().cmp(b.0.frames.iter().rev()));
             if rows.is_empty() {
                 continue;
+            }
+            if let Some((_, of)) = options.memory.instant(image) {
+                instant = sites::said(of, Nanos(image.header.mono_ns));
             }
             let command = image.header.argv.iter().map(|a| a.0.as_str()).collect::<Vec<_>>().join(" ");
             let wall_ns = image.seen.last_t.0.saturating_sub(image.header.mono_ns);
@@ -47,7 +53,7 @@ impl Profile {
         if processes.is_empty() {
             return Err(Error::NoStacks);
         }
-        Ok(Profile { frames: table.all, processes })
+        Ok(Profile { frames: table.all, processes, instant })
     }
 
     /// Every stack that holds something by the measure: names outermost first, the process in front where there are several.

@@ -1,14 +1,14 @@
 //! Who allocated, who held it at the peak, who never gave it back: one row a call site.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use super::report::{Frame, Owner, SITES_SHOWN, Site, SiteSums, View};
-use super::stacks::{FrameTable, Names, Resolver, Stack};
+use super::report::{Frame, Listed, Missing, OWNERS_SHOWN, Owner, SITES_SHOWN, Site, SiteSums, View};
+use super::sources::{self, Memory};
+use super::stacks::{FrameTable, Names, Stack};
 use super::views::{self, Measure};
 use super::{Options, owner};
 use crate::model::image::ImageEnd;
 use crate::model::kinds::{AGES, Kind};
-use crate::model::maps::Class;
 use crate::model::sites::{Instant, SitesEnd};
 use crate::model::units::{Bytes, Nanos, whole};
 
@@ -18,6 +18,12 @@ pub struct Sums {
     pub live_at: i64,
     pub live_at_blocks: f64,
     pub live_at_variance: f64,
+    /// What the memory is: see `report::Site::kind`.
+    pub kind: &'static str,
+    /// The device, of a GPU's memory.
+    pub device: Option<u8>,
+    /// The thread that allocated, where threads are told apart.
+    pub thread: Option<u32>,
     /// The largest of the own peaks, and their sum.
     pub peak: i64,
     pub peak_sum: i64,
@@ -26,6 +32,9 @@ pub struct Sums {
     pub allocs: f64,
     pub leaked: i64,
     pub leaked_blocks: f64,
+    pub leaked_variance: f64,
+    /// Of the number of temporary allocations.
+    pub temporary_variance: f64,
     pub lifetimes: [f64; AGES.len() + 1],
     /// Bytes of the temporary ones.
     pub temporary: f64,
@@ -36,12 +45,15 @@ pub struct Sums {
 }
 
 impl Sums {
-    fn add_kind(&mut self, k: &Kind) {
+    /// Adds what was allocated of a kind.
+    pub fn add_kind(&mut self, k: &Kind) {
         let n = k.allocs as f64;
         self.total += n * k.heft as f64;
         self.total_variance += if k.weight > 1.0 { n * k.variance() } else { 0.0 };
         self.allocs += n * k.weight;
         self.temporary += k.ages[0] as f64 * k.heft as f64;
+        // One sample stands for 1/p calls, with variance (1−p)/p².
+        self.temporary_variance += k.ages[0] as f64 * k.weight * (k.weight - 1.0);
         let mut young = 0;
         for (class, freed) in k.ages.iter().enumerate() {
             self.lifetimes[class] += *freed as f64 * k.weight;
@@ -53,7 +65,8 @@ impl Sums {
         size[1] += k.frees as f64 * k.weight;
     }
 
-    fn add_held(&mut self, ends: &SitesEnd, site: usize) {
+    /// Adds what is held at a site.
+    pub fn add_held(&mut self, ends: &SitesEnd, site: usize) {
         let Some(held) = ends.held.get(site) else { return };
         self.live_at = self.live_at.saturating_add(held.then.bytes);
         self.live_at_blocks += held.then.blocks;
@@ -62,37 +75,8 @@ impl Sums {
         self.peak_sum = self.peak_sum.saturating_add(held.peak);
         self.leaked = self.leaked.saturating_add(held.now.bytes);
         self.leaked_blocks += held.now.blocks;
+        self.leaked_variance += held.now.variance;
     }
-}
-
-/// All rows of an image that are asked for, in no order; frames are in the table.
-pub fn rows(image: &ImageEnd, names: &Names, table: &mut FrameTable, options: &Options) -> Vec<(Stack, Sums)> {
-    let Some(ends) = &image.heap.sites else { return Vec::new() };
-    let mut by_site: Vec<Sums> = vec![Sums::default(); image.stacks.sites().max(ends.held.len())];
-    for k in image.kinds.used() {
-        if let Some(sums) = by_site.get_mut(k.site as usize) {
-            sums.add_kind(k);
-        }
-    }
-    let mut resolver = Resolver::new(&image.stacks, names, options.interpreter);
-    let mut row_of: HashMap<Stack, usize> = HashMap::new();
-    let mut rows: Vec<(Stack, Sums)> = Vec::new();
-    for (site, mut sums) in by_site.into_iter().enumerate().filter(|(_, s)| s.allocs > 0.0) {
-        sums.add_held(ends, site);
-        let stack = resolver.stack(site as u32, table);
-        match row_of.get(&stack) {
-            Some(&at) => join(&mut rows[at].1, sums),
-            None => {
-                row_of.insert(stack.clone(), rows.len());
-                rows.push((stack, sums));
-            }
-        }
-    }
-    rows.retain(|(stack, _)| options.filters.iter().all(|f| views::passes(f, stack, table)));
-    for (stack, sums) in &mut rows {
-        sums.suppressed = options.suppressions.of(stack.frames.iter().map(|f| table.get(*f))).map(str::to_owned);
-    }
-    rows
 }
 
 /// Adds what another place in the code holds.
@@ -108,50 +92,14 @@ pub fn join(a: &mut Sums, b: Sums) {
     a.temporary += b.temporary;
     a.leaked = a.leaked.saturating_add(b.leaked);
     a.leaked_blocks += b.leaked_blocks;
+    a.leaked_variance += b.leaked_variance;
+    a.temporary_variance += b.temporary_variance;
     a.lifetimes.iter_mut().zip(b.lifetimes).for_each(|(a, b)| *a += b);
     for (size, [allocs, frees]) in b.sizes {
         let of = a.sizes.entry(size).or_default();
         of[0] += allocs;
         of[1] += frees;
     }
-}
-
-/// What call sites have mapped, most at the peak of the maps first; at most so many.
-fn maps(image: &ImageEnd, resolver: &mut Resolver, table: &mut FrameTable, filters: &[String]) -> Vec<Site> {
-    let mut rows: Vec<_> = image.maps.sites.iter().filter(|m| m.site > 0).collect();
-    rows.sort_by_key(|m| (std::cmp::Reverse((m.at_peak, m.peak, m.total)), m.site));
-    let mut row_of: HashMap<(Stack, Class), usize> = HashMap::new();
-    let mut all: Vec<(Stack, Class, Sums)> = Vec::new();
-    for m in rows {
-        let stack = resolver.stack(m.site, table);
-        if !filters.iter().all(|f| views::passes(f, &stack, table)) {
-            continue;
-        }
-        let sums = Sums {
-            live_at: m.at_peak,
-            peak: m.peak,
-            peak_sum: m.peak,
-            total: m.total as f64,
-            allocs: m.calls as f64,
-            leaked: m.now,
-            ..Sums::default()
-        };
-        match row_of.get(&(stack.clone(), m.class)) {
-            Some(&at) => join(&mut all[at].2, sums),
-            None => {
-                row_of.insert((stack.clone(), m.class), all.len());
-                all.push((stack, m.class, sums));
-            }
-        }
-    }
-    all.truncate(SITES_SHOWN);
-    let kind = |class: Class| match class {
-        Class::Anon => "anon",
-        Class::File => "file",
-        Class::Shared => "shared",
-        Class::Stack => "stack",
-    };
-    all.into_iter().map(|(stack, class, sums)| Site { kind: kind(class), ..site(&stack, sums, true, table) }).collect()
 }
 
 /// What a report says of an image's call sites.
@@ -163,21 +111,83 @@ pub struct Answer {
     pub view: Option<View>,
 }
 
-/// The rows for the report: the largest by each measure, most live at the instant first, and what all of them come to.
+/// The rows for the report: of the memory that is asked for the largest by each measure, most live at the instant first, and what all of
+/// them come to; then those of the other memories.
 pub fn sites(image: &ImageEnd, names: &Names, table: &mut FrameTable, options: &Options) -> Answer {
-    let rows = rows(image, names, table, options);
-    let mut sums = SiteSums { recorded: image.header.stacks.clone(), ..SiteSums::default() };
-    let Some(ends) = &image.heap.sites else { return Answer { sums, ..Answer::default() } };
-    let at = match ends.instant {
-        Instant::Peak => ends.peak_at,
-        Instant::At(t) => t,
+    let mut resolver = sources::resolver(image, names, options);
+    let mut answer = Answer { sums: SiteSums { recorded: image.header.stacks.clone(), ..SiteSums::default() }, ..Answer::default() };
+    if image.heap.sites.is_none() {
+        return answer;
+    }
+    answer.sums.problems = names.problems(&image.stacks);
+    let others = Memory::ALL.into_iter().filter(|m| *m != options.memory);
+    for memory in std::iter::once(options.memory).chain(others) {
+        let Some((at, instant)) = memory.instant(image) else { continue };
+        let rows = sources::rows(image, memory, &mut resolver, table, options);
+        let found = rows.len() as u64;
+        if memory == options.memory {
+            total(&rows, &mut answer.sums, table);
+            answer.sums.memory = memory.name();
+            answer.sums.sites = found;
+            answer.sums.at_s = Nanos(at).seconds_since(Nanos(image.header.mono_ns));
+            answer.sums.instant = said(instant, Nanos(image.header.mono_ns));
+            answer.sums.problems.extend(beyond(image, instant));
+            let mut owners = owner::sums(&rows, table);
+            answer.sums.owners = owners.len() as u64;
+            owners.truncate(OWNERS_SHOWN);
+            answer.owners = owners;
+            answer.view = options.view.as_ref().map(|request| views::view(&rows, table, request, &|tid| thread_of(image, memory, tid)));
+        }
+        let shown = listed(rows, instant == Instant::Peak, table, options);
+        if found > 0 {
+            answer.sums.by_memory.insert(memory.name(), Listed { sites: found, listed: shown.len() as u64 });
+        }
+        answer.sites.extend(shown);
+    }
+    answer
+}
+
+/// An instant in words.
+pub fn said(instant: Instant, start: Nanos) -> String {
+    let s = |t: u64| Nanos(t).seconds_since(start);
+    match instant {
+        Instant::Peak => "the peak".into(),
+        Instant::At(t) => format!("{:.3} s", s(t)),
+        Instant::PeakWithin(from, to) => format!("the peak from {:.3} s to {:.3} s", s(from), s(to)),
+        Instant::PeakOf(tid) => format!("the peak of thread {tid}"),
+    }
+}
+
+/// Where the instant asked for comes after the end.
+fn beyond(image: &ImageEnd, instant: Instant) -> Option<Missing> {
+    let (start, end) = (image.header.mono_ns, image.seen.last_t.0);
+    let asked = match instant {
+        Instant::At(t) | Instant::PeakWithin(t, _) if t > end => Nanos(t).seconds_since(Nanos(start)),
+        _ => return None,
     };
-    sums.at_s = Nanos(at).seconds_since(Nanos(image.header.mono_ns));
-    sums.sites = rows.len() as u64;
-    sums.problems = names.problems(&image.stacks);
-    for (stack, s) in &rows {
+    let lasted = Nanos(end).seconds_since(Nanos(start));
+    let why = format!("the run ended at {lasted:.3} s; what is said is what was live then");
+    Some(Missing { what: format!("call sites at {asked:.3} s"), count: 1, why })
+}
+
+/// What a thread is called, and the most that it allocated more than it freed.
+fn thread_of(image: &ImageEnd, memory: Memory, tid: u32) -> (String, Option<Bytes>) {
+    let found = image.threads.iter().find(|t| t.tid == tid);
+    let used = image.python.iter().filter(|_| memory == Memory::Python).flat_map(|p| &p.threads).find(|t| t.tid == tid).or(found);
+    let name = match (tid, found.map_or("", |t| t.name.as_str())) {
+        (0, _) => "a thread that is not known".into(),
+        (tid, "") => format!("thread {tid}"),
+        (tid, name) => format!("{name} ({tid})"),
+    };
+    (name, used.map(|t| Bytes::of_balance(t.peak)))
+}
+
+fn total(rows: &[(Stack, Sums)], sums: &mut SiteSums, table: &FrameTable) {
+    let mut variance = 0.0;
+    for (stack, s) in rows {
         let total = bytes(s.total);
         sums.live_at_peak_bytes += Bytes::of_balance(s.live_at);
+        variance += s.live_at_variance;
         sums.total_bytes += total;
         sums.leaked_bytes += Bytes::of_balance(s.leaked);
         if s.suppressed.is_some() {
@@ -192,30 +202,25 @@ pub fn sites(image: &ImageEnd, names: &Names, table: &mut FrameTable, options: &
             sums.truncated_bytes += total;
         }
     }
-    let at_peak = ends.instant == Instant::Peak;
-    let owners = owner::sums(&rows, table);
-    let view = options.view.as_ref().map(|request| views::view(&rows, table, request));
+    sums.stderr_bytes = f64::max(variance, 0.0).sqrt();
+}
+
+/// The largest of the rows, in order.
+fn listed(rows: Vec<(Stack, Sums)>, at_peak: bool, table: &FrameTable, options: &Options) -> Vec<Site> {
     let mut all: Vec<Site> = chosen(rows).into_iter().map(|(stack, s)| site(&stack, s, at_peak, table)).collect();
     let measure = options.view.as_ref().map_or(Measure::Peak, |v| v.measure);
     all.sort_by_cached_key(|s| {
         let live = s.live_at_peak_bytes.or(s.live_at_bytes).unwrap_or_default().0;
         let first = match measure {
             Measure::Peak => live,
-            Measure::Leaked => {
-                if s.suppressed.is_some() {
-                    0
-                } else {
-                    s.leaked_bytes.0
-                }
-            }
+            Measure::Leaked if s.suppressed.is_some() => 0,
+            Measure::Leaked => s.leaked_bytes.0,
             Measure::Temporary => s.temporary_allocs,
             Measure::Total => s.total_bytes.0,
         };
         (std::cmp::Reverse((first, live, s.total_bytes.0)), s.frames.first().map(|f| (f.function.clone(), f.line, f.addr)))
     });
-    let mut resolver = Resolver::new(&image.stacks, names, options.interpreter);
-    all.extend(maps(image, &mut resolver, table, &options.filters));
-    Answer { sites: all, sums, owners, view }
+    all
 }
 
 /// At most [`SITES_SHOWN`]: a quarter of them by each measure.
@@ -244,8 +249,10 @@ fn site(stack: &Stack, s: Sums, at_peak: bool, table: &FrameTable) -> Site {
     let peak = s.peak.max(s.live_at.min(s.peak_sum));
     Site {
         owner: owner::of(&frames),
-        frames,
-        kind: "heap",
+        kind: if s.kind.is_empty() { "heap" } else { s.kind },
+        device: s.device,
+        thread: s.thread,
+        name: arenas(&frames, &s),
         live_at_peak_bytes: at_peak.then_some(live.0),
         live_at_peak_allocs: at_peak.then_some(live.1),
         live_at_bytes: (!at_peak).then_some(live.0),
@@ -255,6 +262,8 @@ fn site(stack: &Stack, s: Sums, at_peak: bool, table: &FrameTable) -> Site {
         total_bytes: bytes(s.total),
         allocs: whole(s.allocs),
         temporary_allocs: whole(s.lifetimes[0]),
+        temporary_stderr_allocs: s.temporary_variance.max(0.0).sqrt(),
+        leaked_stderr_bytes: s.leaked_variance.max(0.0).sqrt(),
         temporary_bytes: bytes(s.temporary),
         leaked_bytes: Bytes::of_balance(s.leaked),
         leaked_allocs: whole(s.leaked_blocks),
@@ -264,5 +273,15 @@ fn site(stack: &Stack, s: Sums, at_peak: bool, table: &FrameTable) -> Site {
         sizes: s.sizes.iter().map(|(size, [allocs, frees])| [*size, whole(*allocs), whole(*frees)]).collect(),
         truncated: stack.truncated,
         suppressed: s.suppressed,
+        frames,
     }
+}
+
+/// What Python's allocator of small objects asks the system for.
+fn arenas(frames: &[Frame], s: &Sums) -> Option<&'static str> {
+    let first = frames.first().filter(|_| s.kind == "anon")?;
+    let named = first.function.as_deref().is_some_and(|f| f.starts_with("_PyObject_Arena") || f.starts_with("_PyMem_Arena"));
+    let each = s.total / s.allocs.max(1.0);
+    let of_its_size = first.function.is_none() && (each == 262_144.0 || each == 1_048_576.0) && owner::is_interpreter(first);
+    (named || of_its_size).then_some("pymalloc arena")
 }

@@ -1,7 +1,7 @@
 //! All call sites of a run seen one way: by site, function, line or module, or as the tree of calls; by one measure.
 
-use crate::model::units::whole;
-use std::collections::{HashMap, HashSet};
+use crate::model::units::{Bytes, whole};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::report::{Frame, TreeNode, View, ViewRow};
 use super::sites::Sums;
@@ -16,6 +16,8 @@ pub enum By {
     /// Lines of Python code, or of any where the program has none.
     Line,
     Module,
+    /// Threads, by what they allocated.
+    Thread,
     /// The tree of calls, from the outermost frame on.
     Tree,
 }
@@ -55,6 +57,17 @@ impl Measure {
         }
     }
 
+    /// Variance of that where it is an estimate.
+    pub fn variance(self, s: &Sums) -> f64 {
+        match self {
+            Measure::Peak => s.live_at_variance,
+            Measure::Leaked if s.suppressed.is_some() => 0.0,
+            Measure::Leaked => s.leaked_variance,
+            Measure::Temporary => s.temporary_variance,
+            Measure::Total => s.total_variance,
+        }
+    }
+
     /// What is counted.
     pub fn unit(self) -> &'static str {
         if self == Measure::Temporary { "allocations" } else { "bytes" }
@@ -79,8 +92,11 @@ pub fn passes(filter: &str, stack: &Stack, table: &FrameTable) -> bool {
     stack.frames.iter().any(|f| has(table.get(*f))) == wanted
 }
 
+/// What a thread is called, and the most that it held.
+pub type ThreadOf<'a> = &'a dyn Fn(u32) -> (String, Option<Bytes>);
+
 /// The view.
-pub fn view(rows: &[(Stack, Sums)], table: &FrameTable, request: &Request) -> View {
+pub fn view(rows: &[(Stack, Sums)], table: &FrameTable, request: &Request, thread: ThreadOf) -> View {
     let measure = request.measure;
     let all: f64 = rows.iter().map(|(_, s)| measure.of(s)).sum();
     let mut view = View { measure: measure.name(), unit: measure.unit(), total: whole(all), top: request.top, ..View::default() };
@@ -88,7 +104,7 @@ pub fn view(rows: &[(Stack, Sums)], table: &FrameTable, request: &Request) -> Vi
         By::Site => {}
         By::Tree => view.tree = tree(rows, table, measure, all),
         by => {
-            let mut found = grouped(rows, table, by, measure);
+            let mut found = if by == By::Thread { threads(rows, measure, thread) } else { grouped(rows, table, by, measure) };
             found.sort_by(|a, b| (b.inclusive, b.exclusive).cmp(&(a.inclusive, a.exclusive)).then_with(|| a.label().cmp(&b.label())));
             view.rows_total = found.len() as u64;
             found.truncate(request.top);
@@ -121,7 +137,7 @@ fn grouped(rows: &[(Stack, Sums)], table: &FrameTable, by: By, measure: Measure)
             Some(*index.entry(key).or_insert(next))
         })
         .collect();
-    let mut sums = vec![(0.0, 0.0, 0.0, 0.0); index.len()];
+    let mut sums = vec![(0.0, 0.0, 0.0, 0.0, 0.0); index.len()];
     let mut seen = HashSet::new();
     for (stack, s) in rows {
         let value = measure.of(s);
@@ -136,6 +152,7 @@ fn grouped(rows: &[(Stack, Sums)], table: &FrameTable, by: By, measure: Measure)
             if seen.insert(at) {
                 sums[at].1 += value;
                 sums[at].3 += s.allocs;
+                sums[at].4 += measure.variance(s);
             }
         }
     }
@@ -145,8 +162,32 @@ fn grouped(rows: &[(Stack, Sums)], table: &FrameTable, by: By, measure: Measure)
         inclusive: whole(sums[at].1),
         allocs: whole(sums[at].2),
         inclusive_allocs: whole(sums[at].3),
+        stderr: f64::max(sums[at].4, 0.0).sqrt(),
+        peak_bytes: None,
     };
     index.into_iter().map(row).filter(|r| r.inclusive > 0).collect()
+}
+
+/// Of each thread what its own allocations come to.
+fn threads(rows: &[(Stack, Sums)], measure: Measure, thread: ThreadOf) -> Vec<ViewRow> {
+    let mut by_thread: BTreeMap<u32, (f64, f64, f64)> = BTreeMap::new();
+    for (_, s) in rows {
+        let of = by_thread.entry(s.thread.unwrap_or(0)).or_default();
+        (of.0, of.1, of.2) = (of.0 + measure.of(s), of.1 + s.allocs, of.2 + measure.variance(s));
+    }
+    let row = |(tid, (value, allocs, variance)): (u32, (f64, f64, f64))| {
+        let (name, peak_bytes) = thread(tid);
+        ViewRow {
+            frame: Frame { function: Some(name), ..Frame::default() },
+            exclusive: whole(value),
+            inclusive: whole(value),
+            allocs: whole(allocs),
+            inclusive_allocs: whole(allocs),
+            stderr: variance.max(0.0).sqrt(),
+            peak_bytes,
+        }
+    };
+    by_thread.into_iter().map(row).filter(|r| r.inclusive > 0).collect()
 }
 
 /// The calls from the outermost frame on, the largest first; the smallest together.
@@ -240,6 +281,10 @@ mod tests {
         (t, all.to_vec())
     }
 
+    fn nobody(_: u32) -> (String, Option<Bytes>) {
+        (String::new(), None)
+    }
+
     fn row(frames: &[u32], live: i64) -> (Stack, Sums) {
         (Stack { frames: frames.to_vec(), truncated: false }, Sums { live_at: live, allocs: 1.0, ..Sums::default() })
     }
@@ -249,13 +294,13 @@ mod tests {
         let (t, f) = table();
         // Innermost first; work calls itself.
         let rows = [row(&[f[3], f[2], f[2], f[0]], 100), row(&[f[2], f[1]], 30), row(&[f[1]], 7)];
-        let v = view(&rows, &t, &Request { by: By::Function, measure: Measure::Peak, top: 10 });
+        let v = view(&rows, &t, &Request { by: By::Function, measure: Measure::Peak, top: 10 }, &nobody);
         let got: Vec<_> = v.rows.iter().map(|r| (r.frame.function.as_deref().unwrap(), r.inclusive, r.exclusive)).collect();
         assert_eq!(got, [("main", 137, 7), ("work", 130, 30), ("get", 100, 100)]);
         assert_eq!(v.total, 137);
-        let v = view(&rows, &t, &Request { by: By::Module, measure: Measure::Peak, top: 1 });
+        let v = view(&rows, &t, &Request { by: By::Module, measure: Measure::Peak, top: 1 }, &nobody);
         assert_eq!((v.rows[0].label(), v.rows[0].inclusive, v.rows[0].exclusive, v.rows_total), ("app".into(), 137, 37, 2));
-        let v = view(&rows, &t, &Request { by: By::Line, measure: Measure::Peak, top: 9 });
+        let v = view(&rows, &t, &Request { by: By::Line, measure: Measure::Peak, top: 9 }, &nobody);
         let got: Vec<_> = v.rows.iter().map(|r| (r.frame.line.unwrap(), r.inclusive)).collect();
         assert_eq!(got, [(5, 130), (9, 100), (1, 100), (2, 37)]);
     }
@@ -264,7 +309,7 @@ mod tests {
     fn the_tree_sums_up_what_is_small() {
         let (t, f) = table();
         let rows = [row(&[f[3], f[2], f[0]], 9000), row(&[f[2], f[0]], 950), row(&[f[3], f[0]], 30), row(&[f[1]], 20)];
-        let v = view(&rows, &t, &Request { by: By::Tree, measure: Measure::Peak, top: 10 });
+        let v = view(&rows, &t, &Request { by: By::Tree, measure: Measure::Peak, top: 10 }, &nobody);
         let main = &v.tree[0];
         assert_eq!((main.inclusive, main.exclusive, main.calls.len()), (9980, 0, 2));
         assert_eq!((main.calls[0].inclusive, main.calls[0].exclusive, main.calls[0].calls[0].inclusive), (9950, 950, 9000));

@@ -1,7 +1,7 @@
 //! `memshim analyze`: traces in, one screen (or JSON) out.
 
 use super::sites::Sites;
-use super::{exit, value};
+use super::{exit, usage, value};
 use crate::analyze::{self, Options};
 use crate::model::load::Progress;
 use crate::output::text::{self, Style};
@@ -66,7 +66,7 @@ impl Analyze {
         self.sites.apply(&mut options)?;
         let report = with_progress(&self.traces, |progress| analyze::analyze(&self.traces, &options, progress))?;
         if let Some(pid) = self.pid.filter(|&pid| report.runs.iter().all(|r| r.pid != pid)) {
-            anyhow::bail!("--pid {pid}: no such process in these traces (see `runs[].pid` of --json)");
+            return Err(usage(format!("--pid {pid}: no such process in these traces (see `runs[].pid` of --json)")));
         }
         if self.json {
             let mut out = BufWriter::new(io::stdout().lock());

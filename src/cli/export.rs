@@ -1,14 +1,14 @@
 //! `memshim export`: call sites for other tools.
 
 use super::analyze::with_progress;
-use super::exit;
 use super::sites::{Chosen, MeasureFlag, Symbols};
+use super::{exit, usage};
 use crate::analyze::Options;
 use crate::analyze::profile::Profile;
 use crate::output::export::{collapsed, flamegraph, pprof, speedscope};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use std::fs::File;
+use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -71,13 +71,15 @@ impl Export {
         self.chosen.apply(&mut options)?;
         self.symbols.apply(&mut options)?;
         if self.to == Format::Pprof && self.output.is_none() && io::stdout().is_terminal() {
-            anyhow::bail!("pprof's format is not for a terminal: name a file with -o");
+            return Err(usage("pprof's format is not for a terminal: name a file with -o"));
         }
         let profile = with_progress(&self.traces, |progress| Profile::read(&self.traces, &options, self.pid, progress))?;
         match &self.output {
             Some(path) => {
-                let file = File::create(path).with_context(|| path.display().to_string())?;
-                self.write(&profile, file).with_context(|| path.display().to_string())?;
+                // What can fail for want of anything to draw fails before the file is touched.
+                let mut all = Vec::new();
+                self.write(&profile, &mut all)?;
+                fs::write(path, all).with_context(|| path.display().to_string())?;
             }
             None => self.write(&profile, io::stdout().lock())?,
         }

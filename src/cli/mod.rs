@@ -50,6 +50,16 @@ enum Verb {
     Doctor(doctor::Doctor),
 }
 
+/// What was asked for cannot be: the exit code is that of a flag that does not parse.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);
+
+/// An error of usage.
+pub fn usage(what: impl std::fmt::Display) -> anyhow::Error {
+    Usage(format!("{what:#}")).into()
+}
+
 /// Parses and does what was asked. The one place that prints an error.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     file_size_limits_are_errors();
@@ -78,7 +88,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         if !broken_pipe(&e) {
             eprintln!("memshim: {e:#}");
         }
-        failed
+        if e.is::<Usage>() && !for_run { exit::USAGE } else { failed }
     });
     ExitCode::from(code)
 }

@@ -1,8 +1,8 @@
 //! `memshim pack`: a trace with the files that its names come from, in one folder.
 
 use super::analyze::with_progress;
-use super::exit;
 use super::sites::Symbols;
+use super::{exit, usage};
 use crate::analyze::{self, Options};
 use crate::symbols::carry;
 use crate::trace::family;
@@ -39,6 +39,9 @@ impl Pack {
     pub fn execute(self) -> anyhow::Result<u8> {
         let mut options = Options::default();
         self.symbols.apply(&mut options)?;
+        if self.output.exists() {
+            return Err(usage(format!("-o {}: it is there already; name a folder that is not", self.output.display())));
+        }
         let modules = with_progress(&self.traces, |progress| analyze::modules(&self.traces, &options, progress))?;
         fs::create_dir(&self.output).with_context(|| format!("{} (name a folder that is not there yet)", self.output.display()))?;
         let mut traces = 0;

@@ -229,6 +229,9 @@ mod tests {
     fn flags_become_the_variables_of_the_same_name() {
         let run = parse(&["--mode", "full", "--interval", "0.1s", "--big", "64KiB", "--children", "skip", "--python-alloc", "--", "x"]);
         let v: Vec<_> = run.variables().into_iter().map(|(k, v)| format!("{k}={}", v.display())).collect();
-        assert_eq!(v, ["MEMSHIM_MODE=full", "MEMSHIM_INTERVAL=100000us", "MEMSHIM_BIG=65536", "MEMSHIM_CHILDREN=skip", "MEMSHIM_PYTHON_ALLOC=1"]);
+        assert_eq!(
+            v,
+            ["MEMSHIM_MODE=full", "MEMSHIM_INTERVAL=100000us", "MEMSHIM_BIG=65536", "MEMSHIM_CHILDREN=skip", "MEMSHIM_PYTHON_ALLOC=1"]
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! Flags about call sites, common to the verbs that read traces.
 
+use super::usage;
 use crate::analyze::Options;
+use crate::analyze::sources::Memory;
 use crate::analyze::suppressions::Suppressions;
 use crate::analyze::views::{By, Measure, Request};
 use crate::model::sites::Instant;
@@ -14,7 +16,7 @@ pub struct Sites {
     #[arg(long)]
     sites: bool,
 
-    /// Show functions, source lines (of Python, where there is some) or modules, each with and without what it calls
+    /// Show functions, source lines (of Python, where there is some) or modules, each with and without what it calls; or threads
     #[arg(long, value_enum, value_name = "VIEW")]
     by: Option<ByFlag>,
 
@@ -44,9 +46,17 @@ pub struct Chosen {
     #[arg(long, value_name = "TEXT")]
     filter: Vec<String>,
 
-    /// Say what was live so many seconds after the start, instead of at the peak
+    /// Whose call sites
+    #[arg(long, value_enum, default_value = "heap", value_name = "MEMORY")]
+    memory: MemoryFlag,
+
+    /// Say what was live so many seconds after the start, instead of at the peak; `1.5..3`: at the peak between these times
     #[arg(long, value_name = "SECONDS", value_parser = instant)]
     at: Option<Instant>,
+
+    /// Only what this thread allocated (of the heap or Python's blocks), at its own peak unless --at says another instant
+    #[arg(long, value_name = "TID")]
+    thread: Option<u32>,
 
     /// Show how the interpreter calls itself too: its own frames between and outside of Python's
     #[arg(long)]
@@ -70,6 +80,20 @@ enum ByFlag {
     Function,
     Line,
     Module,
+    Thread,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum MemoryFlag {
+    /// Blocks of malloc and its like
+    #[default]
+    Heap,
+    /// Python's own blocks, recorded with MEMSHIM_PYTHON_ALLOC=1
+    Python,
+    /// Mappings, at the peak of all of them
+    Maps,
+    /// Memory of GPUs, at each device's peak, and page-locked memory
+    Gpu,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -104,6 +128,7 @@ impl Sites {
             Some(ByFlag::Function) => By::Function,
             Some(ByFlag::Line) => By::Line,
             Some(ByFlag::Module) => By::Module,
+            Some(ByFlag::Thread) => By::Thread,
         };
         if self.sites || self.tree || self.by.is_some() {
             options.view = Some(Request { by, measure: self.sort.into(), top: self.top });
@@ -115,11 +140,25 @@ impl Sites {
 
 impl Chosen {
     pub fn apply(&self, options: &mut Options) -> anyhow::Result<()> {
-        options.instant = self.at.unwrap_or_default();
+        let at_its_peak = self.thread.map_or(Instant::Peak, Instant::PeakOf);
+        options.instant = self.at.unwrap_or(at_its_peak);
+        options.thread = self.thread;
+        options.memory = match self.memory {
+            MemoryFlag::Heap => Memory::Heap,
+            MemoryFlag::Python => Memory::Python,
+            MemoryFlag::Maps => Memory::Maps,
+            MemoryFlag::Gpu => Memory::Gpu,
+        };
+        if options.memory == Memory::Maps && self.at.is_some() {
+            return Err(usage("--at: of maps only what was mapped at their peak is known; leave it out with --memory maps"));
+        }
+        if matches!(options.memory, Memory::Maps | Memory::Gpu) && self.thread.is_some() {
+            return Err(usage("--thread: threads are told apart with --memory heap and --memory python only"));
+        }
         options.interpreter = self.interpreter;
         options.filters.clone_from(&self.filter);
         if let Some(file) = &self.suppressions {
-            options.suppressions = Suppressions::read(file)?;
+            options.suppressions = Suppressions::read(file).map_err(|e| usage(e))?;
         }
         Ok(())
     }
@@ -128,20 +167,24 @@ impl Chosen {
 impl Symbols {
     pub fn apply(&self, options: &mut Options) -> anyhow::Result<()> {
         if let Some(missing) = self.symbols.iter().find(|d| !d.is_dir()) {
-            anyhow::bail!("--symbols {}: not a folder", missing.display());
+            return Err(usage(format!("--symbols {}: not a folder", missing.display())));
         }
         options.symbols.folders.clone_from(&self.symbols);
         Ok(())
     }
 }
 
-/// Seconds since the start.
+/// Seconds since the start, or two of them.
 pub fn instant(text: &str) -> Result<Instant, String> {
-    let seconds = text.trim_end_matches('s').trim().parse::<f64>().ok().filter(|s| s.is_finite() && *s >= 0.0);
-    match seconds {
-        Some(s) => Ok(Instant::At((s * 1e9).min(1e18) as u64)),
-        None => Err(format!("`{text}` is not a time: write seconds since the start, 1.5 for example")),
-    }
+    let ns = |text: &str| {
+        let seconds = text.trim().trim_end_matches('s').trim().parse::<f64>().ok();
+        seconds.filter(|s| s.is_finite() && *s >= 0.0).map(|s| (s * 1e9).min(1e18) as u64)
+    };
+    let of = match text.split_once("..") {
+        None => ns(text).map(Instant::At),
+        Some((from, to)) => ns(from).zip(ns(to)).filter(|(from, to)| from <= to).map(|(from, to)| Instant::PeakWithin(from, to)),
+    };
+    of.ok_or_else(|| format!("`{text}` is not a time: write seconds since the start, 1.5 for example, or 1.5..3"))
 }
 
 #[cfg(test)]
@@ -152,6 +195,8 @@ mod tests {
     fn an_instant_is_seconds() {
         assert_eq!(instant("1.5"), Ok(Instant::At(1_500_000_000)));
         assert_eq!(instant("2s"), Ok(Instant::At(2_000_000_000)));
+        assert_eq!(instant("1..2.5s"), Ok(Instant::PeakWithin(1_000_000_000, 2_500_000_000)));
+        assert!(instant("3..2").is_err() && instant("..2").is_err());
         assert!(instant("-1").unwrap_err().contains("seconds since the start"));
         assert!(instant("nan").is_err());
     }

@@ -3,6 +3,7 @@
 //! What a free ends is a number here; `endings` looks it up: own blocks when the batch has been read, blocks of other lanes when
 //! the whole group has been (they may be allocated further down in it). What order the steps of several lanes come in is not decided here (see `merge`).
 
+use super::by_thread::ThreadSites;
 use super::endings::{self, Ending};
 use super::kinds::{KindTable, UNKNOWN, age_class};
 use super::live::{KindId, LiveTable};
@@ -139,8 +140,10 @@ pub struct LaneState {
     pub allocs: u64,
     /// Requested bytes of them.
     pub bytes: u64,
-    /// First number of the threads that have not begun yet, soonest last.
-    pub handovers: Vec<u64>,
+    /// First number of the threads that have not begun yet, and which they are; soonest last.
+    pub handovers: Vec<(u64, u32)>,
+    /// The thread that uses it.
+    pub tid: u32,
 }
 
 /// The state that decoding a batch changes.
@@ -160,6 +163,8 @@ pub struct Decode<'a> {
     pub selecting: bool,
     /// Where the call site changes: from step, site. `None` where there are none.
     pub sites: Option<&'a [(u32, u32)]>,
+    /// Where sites are told apart by thread.
+    pub by_thread: Option<&'a mut ThreadSites>,
     /// `prev` of the format.
     pub prev: u64,
     /// Number in the last entry of `x`, by owner modulo 8.
@@ -215,16 +220,18 @@ impl Decode<'_> {
                 _ => self.totals.bad_codes += 1,
             }
         }
+        let seq = self.lane.next_seq;
+        while let Some(&(_, tid)) = self.lane.handovers.last().filter(|(first, _)| *first <= seq) {
+            self.lane.handovers.pop();
+            self.lane.tid = tid;
+            self.handed.push(Handover { step: self.steps.len(), allocs: self.lane.allocs, bytes: self.lane.bytes });
+        }
         if SITED {
+            let site = self.by_thread.as_mut().map_or(site, |t| t.number(site, self.lane.tid));
             id = self.kinds.at_site(id, site);
             if let Some(got) = self.steps.got.last_mut() {
                 *got = id;
             }
-        }
-        let seq = self.lane.next_seq;
-        while self.lane.handovers.last().is_some_and(|&first| first <= seq) {
-            self.lane.handovers.pop();
-            self.handed.push(Handover { step: self.steps.len(), allocs: self.lane.allocs, bytes: self.lane.bytes });
         }
         self.lane.next_seq = seq.wrapping_add(1);
         self.lane.table.insert(seq, id);

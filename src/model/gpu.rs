@@ -2,6 +2,7 @@
 
 pub mod graphs;
 pub mod memory;
+pub mod sites;
 pub mod streams;
 pub mod transfers;
 
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use memshim_format::gpu::{context, graph, kind, name, state, stream};
 
 use super::phases::{Metric, PhaseBook};
+use super::sites::Instant;
 use crate::trace::gpurow::{Event, GpuRow};
 use graphs::Graphs;
 use memory::Memory;
@@ -68,6 +70,13 @@ pub struct GpuEnd {
 }
 
 impl Gpu {
+    /// Of which instant call sites are to say what was live.
+    pub fn new(instant: Instant) -> Self {
+        let mut gpu = Gpu::default();
+        gpu.end.memory.sites = sites::GpuSites::new(instant);
+        gpu
+    }
+
     /// A thread uses a lane from here on.
     pub fn thread(&mut self, lane: u32, tid: u32) {
         self.threads.insert(lane, tid);

@@ -7,6 +7,7 @@ use std::cell::LazyCell;
 use std::collections::HashMap;
 
 use super::batch::{Decode, Handover, LaneState, Steps, Totals};
+use super::by_thread::ThreadSites;
 use super::endings::{self, Ending};
 use super::kinds::KindTable;
 use super::merge::{self, Window};
@@ -47,6 +48,8 @@ pub struct Heap {
     selected: Option<(Track, Track)>,
     /// Where allocations have stacks.
     sites: Option<SiteBook>,
+    /// Where they are told apart by thread.
+    by_thread: Option<ThreadSites>,
     /// Every block is an event.
     exact: bool,
     /// Where the site changes in the batch that is being read.
@@ -97,14 +100,17 @@ pub struct Settings<'a> {
     pub sample: u64,
     /// Allocations have stacks: which instant's live set is asked for.
     pub sites: Option<Instant>,
+    /// Sites are told apart by thread.
+    pub by_thread: bool,
 }
 
 impl Heap {
     pub fn new(settings: &Settings) -> Self {
-        let &Settings { tick_ns, inherited, selected, fast, sample, sites } = settings;
+        let &Settings { tick_ns, inherited, selected, fast, sample, sites, by_thread } = settings;
         Heap {
             kinds: KindTable::new(selected, sample),
             sites: sites.map(|instant| SiteBook::new(inherited, instant)),
+            by_thread: (by_thread && sites.is_some()).then(ThreadSites::default),
             exact: !fast,
             changes: Vec::new(),
             totals: Totals::default(),
@@ -141,13 +147,20 @@ impl Heap {
         bad
     }
 
+    /// This thread uses the lane from now on.
+    pub fn used_by(&mut self, lane: u32, tid: u32) {
+        if let Some(lane) = self.lane(lane) {
+            lane.tid = tid;
+        }
+    }
+
     /// From allocation `seq` of this lane on, another thread uses it. False where that is in the past already.
-    pub fn hand_over(&mut self, lane: u32, seq: u64) -> bool {
+    pub fn hand_over(&mut self, lane: u32, seq: u64, tid: u32) -> bool {
         let Some(lane) = self.lane(lane) else { return false };
         if lane.started && seq < lane.next_seq || !lane.started && seq == 0 {
             return false;
         }
-        lane.handovers.insert(0, seq);
+        lane.handovers.insert(0, (seq, tid));
         true
     }
 
@@ -210,6 +223,7 @@ impl Heap {
             z: &z,
             selecting: self.selected.is_some(),
             sites: self.sites.is_some().then_some(&self.changes),
+            by_thread: self.by_thread.as_mut(),
             prev: ev.seq,
             last_of: [0; 8],
         };
@@ -275,10 +289,16 @@ impl Heap {
             play(count, |s| &s.selected_count);
         }
         if let Some(book) = &mut self.sites {
+            let sites = self.by_thread.as_ref().map_or(sites, ThreadSites::len);
             for run in runs.iter() {
                 let s = &batches[run.batch].steps;
                 let (requested, got, ended) = (&s.requested[run.steps.clone()], &s.got[run.steps.clone()], &s.ended[run.steps.clone()]);
-                book.play(&sites::Steps { requested, got, ended, t0: run.t0, t1: run.t1 }, &self.kinds, sites, self.exact);
+                book.play(
+                    &sites::Steps { requested, got, ended, t0: run.t0, t1: run.t1 },
+                    &self.kinds,
+                    &sites::Numbers { count: sites, by_thread: self.by_thread.as_ref() },
+                    self.exact,
+                );
             }
         }
         for mut b in batches {
@@ -335,7 +355,7 @@ impl Heap {
             slack: self.slack.map(Track::finish),
             selected,
             live_blocks,
-            sites: self.sites.map(SiteBook::finish),
+            sites: self.sites.map(|book| book.finish(self.by_thread)),
             phases,
         };
         (end, self.kinds, self.totals)

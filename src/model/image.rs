@@ -18,6 +18,7 @@ use super::stacks::Stacks;
 use super::threads::{ThreadBook, ThreadUse};
 use super::timeline::{Series, Timeline};
 use super::units::{Bytes, Nanos};
+use crate::trace::gpurow::GpuRow;
 use crate::trace::line::{Child, End, Header, Line, Lowered, Python, Rss, Thread};
 use crate::trace::recover;
 
@@ -32,6 +33,8 @@ pub struct Interest {
     pub snapshots: usize,
     /// Whose live set call sites are asked for; a time is nanoseconds since the image's start.
     pub instant: Instant,
+    /// Call sites are told apart by thread.
+    pub by_thread: bool,
 }
 
 /// See the module.
@@ -129,10 +132,8 @@ impl Image {
         if inherited > 0 {
             timeline.note(header.mono_ns, Series::Heap, Bytes::of_balance(inherited).0);
         }
-        let sites = (!matches!(&*header.stacks, "" | "off")).then_some(match interest.instant {
-            Instant::At(since) => Instant::At(header.mono_ns.saturating_add(since)),
-            Instant::Peak => Instant::Peak,
-        });
+        let instant = interest.instant.on_the_clock(header.mono_ns);
+        let sites = (!matches!(&*header.stacks, "" | "off")).then_some(instant);
         let inherited_blocks = header.inherited.as_ref().map_or(0, |i| i.blocks);
         Image {
             heap: Heap::new(&heap::Settings {
@@ -142,14 +143,15 @@ impl Image {
                 fast: header.mode == "fast",
                 sample: header.sample,
                 sites,
+                by_thread: interest.by_thread,
             }),
             stacks: Stacks::default(),
             counts: Counts::new(inherited, inherited_blocks),
             threads: ThreadBook::default(),
             maps: MapFeed::new(header.page),
-            gpu: Gpu::default(),
+            gpu: Gpu::new(instant),
             phases: PhaseBook::default(),
-            python: header.python_fns.is_some().then(|| Box::new(PythonHeap::new(&header, sites))),
+            python: header.python_fns.is_some().then(|| Box::new(PythonHeap::new(&header, sites, interest.by_thread))),
             timeline,
             snapshots_max: interest.snapshots.max(3),
             inherited,
@@ -218,7 +220,15 @@ impl Image {
                     self.maps.add(row, &mut self.timeline, &mut self.phases);
                 }
             }
-            Line::Gpu(rows) => rows.ev.into_iter().for_each(|row| self.gpu.add(row, &mut self.phases)),
+            Line::Gpu(rows) => {
+                let mut stacks = rows.s.chunks_exact(2);
+                for mut row in rows.ev {
+                    if let (Some(&[native, python]), GpuRow::Event(e)) = (stacks.next(), &mut row) {
+                        e.site = self.stacks.of_row(e.lane, native, python);
+                    }
+                    self.gpu.add(row, &mut self.phases);
+                }
+            }
             Line::Phase(rows) => {
                 rows.ev.into_iter().for_each(|row| self.phases.add(row, self.end.recovered));
                 self.heap.expect(&mut self.phases.due);
@@ -282,8 +292,12 @@ impl Image {
             "start" if self.threads.knows(thread) => {}
             "start" => {
                 let full = self.header.mode == "full";
-                let later = self.threads.uses(thread.lane) && (!full || self.heap.hand_over(thread.lane, thread.seq));
-                self.threads.start(thread, later);
+                let uses = self.threads.uses(thread.lane);
+                let handed = uses && self.heap.hand_over(thread.lane, thread.seq, thread.tid);
+                if !handed {
+                    self.heap.used_by(thread.lane, thread.tid);
+                }
+                self.threads.start(thread, uses && (!full || handed));
             }
             "name" | "end" => self.threads.name(thread),
             _ => self.end.useless += 1,

@@ -1,6 +1,7 @@
 //! The state that a trace's lines describe, one image of one process at a time. Knows lines (`trace`), not questions (`analyze`).
 
 pub mod batch;
+pub mod by_thread;
 pub mod counts;
 pub mod endings;
 pub mod gpu;

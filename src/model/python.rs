@@ -32,17 +32,12 @@ pub struct PythonEnd {
 
 impl PythonHeap {
     /// Begins with the image's header.
-    pub fn new(header: &Header, sites: Option<Instant>) -> Self {
+    pub fn new(header: &Header, sites: Option<Instant>, by_thread: bool) -> Self {
         let held = header.inherited.clone().unwrap_or_default();
         let inherited = held.python_live.clamp(-(1 << 48), 1 << 48);
         let full = header.mode == "full";
-        let settings = Settings { tick_ns: header.tick_ns, inherited, selected: &[], fast: !full, sample: header.sample, sites };
-        PythonHeap {
-            heap: Heap::new(&settings),
-            counts: Counts::new(inherited, held.python_blocks),
-            threads: ThreadBook::default(),
-            full,
-        }
+        let settings = Settings { tick_ns: header.tick_ns, inherited, selected: &[], fast: !full, sample: header.sample, sites, by_thread };
+        PythonHeap { heap: Heap::new(&settings), counts: Counts::new(inherited, held.python_blocks), threads: ThreadBook::default(), full }
     }
 
     pub fn define(&mut self, kinds: &Kinds) {
@@ -67,8 +62,12 @@ impl PythonHeap {
     /// A thread begins to use a lane.
     pub fn begins(&mut self, thread: &Thread) {
         if !self.threads.knows(thread) {
-            let later = self.threads.uses(thread.lane) && (!self.full || self.heap.hand_over(thread.lane, thread.seq));
-            self.threads.start(thread, later);
+            let uses = self.threads.uses(thread.lane);
+            let handed = uses && self.heap.hand_over(thread.lane, thread.seq, thread.tid);
+            if !handed {
+                self.heap.used_by(thread.lane, thread.tid);
+            }
+            self.threads.start(thread, uses && (!self.full || handed));
         }
     }
 

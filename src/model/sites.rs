@@ -4,6 +4,7 @@
 //! before its latest change; when it changes again and there has been another since, what it held in between is what it held at that peak.
 //! So a step costs one comparison more, and the set is exact.
 
+use super::by_thread::ThreadSites;
 use super::kinds::{Kind, KindTable};
 use super::live::KindId;
 
@@ -47,6 +48,28 @@ pub enum Instant {
     Peak,
     /// Nanoseconds on the trace's clock.
     At(u64),
+    /// The one at which most was live from the first to the second.
+    PeakWithin(u64, u64),
+    /// The one at which most was live of what this thread allocated; sites are told apart by thread.
+    PeakOf(u32),
+}
+
+impl Instant {
+    /// Of times since the start, on a clock that was `start` then.
+    pub fn on_the_clock(self, start: u64) -> Instant {
+        match self {
+            Instant::At(t) => Instant::At(start.saturating_add(t)),
+            Instant::PeakWithin(from, to) => Instant::PeakWithin(start.saturating_add(from), start.saturating_add(to)),
+            other => other,
+        }
+    }
+}
+
+/// What numbers of sites there are.
+pub struct Numbers<'a> {
+    pub count: usize,
+    /// Where they are told apart by thread.
+    pub by_thread: Option<&'a ThreadSites>,
 }
 
 /// See the module.
@@ -86,15 +109,17 @@ impl SiteBook {
         SiteBook { held: vec![Held::default()], instant, instants: 0, level: base, peak: base, peak_at: 0 }
     }
 
-    /// Plays steps; `sites` as many as there are, `exact`: every call is an event, the level is that of `requested`.
-    pub fn play(&mut self, steps: &Steps, kinds: &KindTable, sites: usize, exact: bool) {
-        if self.held.len() < sites {
-            self.held.resize(sites, Held::default());
+    /// Plays steps. `exact`: every call is an event, the level is that of `requested`.
+    pub fn play(&mut self, steps: &Steps, kinds: &KindTable, sites: &Numbers, exact: bool) {
+        if self.held.len() < sites.count {
+            self.held.resize(sites.count, Held::default());
         }
         match self.instant {
             Instant::Peak if exact => self.play_to_peak::<true>(steps, kinds),
             Instant::Peak => self.play_to_peak::<false>(steps, kinds),
             Instant::At(t) => self.play_to(t, steps, kinds),
+            Instant::PeakWithin(from, to) => self.play_within(from, to, steps, kinds, exact),
+            Instant::PeakOf(tid) => self.play_thread(tid, steps, kinds, sites.by_thread),
         }
     }
 
@@ -117,6 +142,39 @@ impl SiteBook {
                 self.instants = 1;
             }
             self.change(got, ended, kinds);
+        }
+    }
+
+    /// The level that the window begins with counts as one in it.
+    fn play_within(&mut self, from: u64, to: u64, steps: &Steps, kinds: &KindTable, exact: bool) {
+        let ids = steps.got.iter().zip(steps.ended);
+        for (at, (change, (&got, &ended))) in steps.requested.iter().zip(ids).enumerate() {
+            let t = steps.time_of(at);
+            if t >= from && self.instants == 0 {
+                (self.peak, self.peak_at, self.instants) = (self.level, from, 1);
+            }
+            let sum = self.change(got, ended, kinds);
+            self.level = self.level.wrapping_add(if exact { *change } else { sum });
+            if self.instants > 0 && t <= to && self.level > self.peak {
+                (self.peak, self.peak_at) = (self.level, t);
+                self.instants += 1;
+            }
+        }
+    }
+
+    /// The level is that of one thread's blocks, whoever frees them.
+    fn play_thread(&mut self, tid: u32, steps: &Steps, kinds: &KindTable, threads: Option<&ThreadSites>) {
+        let of = |id: KindId| {
+            let kind = kinds.get(id);
+            if threads.is_some_and(|t| t.get(kind.site).1 == tid) { kind.heft } else { 0 }
+        };
+        for (at, (&got, &ended)) in steps.got.iter().zip(steps.ended).enumerate() {
+            self.change(got, ended, kinds);
+            self.level = self.level.wrapping_add(of(got) - of(ended));
+            if self.level > self.peak {
+                (self.peak, self.peak_at) = (self.level, steps.time_of(at));
+                self.instants += 1;
+            }
         }
     }
 
@@ -150,8 +208,10 @@ impl SiteBook {
     }
 
     /// What all sites held; `then` is final. With the peak's instant and bytes.
-    pub fn finish(mut self) -> SitesEnd {
-        if self.instants == 0 && self.instant != Instant::Peak {
+    pub fn finish(mut self, by_thread: Option<ThreadSites>) -> SitesEnd {
+        // A peak that never was is at the start, when nothing was live.
+        let beyond = self.instants == 0 && matches!(self.instant, Instant::At(_) | Instant::PeakWithin(..));
+        if beyond {
             // The trace ends before it.
             self.instants = 1;
         }
@@ -160,7 +220,7 @@ impl SiteBook {
                 held.then = held.now;
             }
         }
-        SitesEnd { held: self.held, peak: self.peak, peak_at: self.peak_at, instant: self.instant }
+        SitesEnd { held: self.held, peak: self.peak, peak_at: self.peak_at, instant: self.instant, beyond, by_thread }
     }
 }
 
@@ -172,6 +232,20 @@ pub struct SitesEnd {
     pub peak: i64,
     pub peak_at: u64,
     pub instant: Instant,
+    /// Nothing happened after the instant asked for.
+    pub beyond: bool,
+    pub by_thread: Option<ThreadSites>,
+}
+
+impl SitesEnd {
+    /// The stack's site and the thread of a site's number; no thread where they are not told apart.
+    pub fn site_of(&self, number: usize) -> (u32, Option<u32>) {
+        let number = number as u32;
+        self.by_thread.as_ref().map_or((number, None), |t| {
+            let (site, tid) = t.get(number);
+            (site, Some(tid))
+        })
+    }
 }
 
 #[cfg(test)]
@@ -231,9 +305,9 @@ mod tests {
                 let one = at..at + 1;
                 let steps =
                     Steps { requested: &requested[one.clone()], got: &got[one.clone()], ended: &ended[one], t0: at as u64, t1: at as u64 };
-                book.play(&steps, &kinds, 5, true);
+                book.play(&steps, &kinds, &Numbers { count: 5, by_thread: None }, true);
             }
-            let end = book.finish();
+            let end = book.finish(None);
             assert_eq!(end.peak, peak);
             for (site, held) in end.held.iter().enumerate() {
                 assert_eq!(held.then.bytes, then.get(&site).copied().unwrap_or(0));
@@ -250,8 +324,13 @@ mod tests {
             let mut book = SiteBook::new(0, Instant::At(t));
             let got = [ids[1]; 4];
             // At 1000, 1002, 1005, 1007.
-            book.play(&Steps { requested: &[100; 4], got: &got, ended: &[0; 4], t0: 1000, t1: 1010 }, &kinds, 5, true);
-            let end = book.finish();
+            book.play(
+                &Steps { requested: &[100; 4], got: &got, ended: &[0; 4], t0: 1000, t1: 1010 },
+                &kinds,
+                &Numbers { count: 5, by_thread: None },
+                true,
+            );
+            let end = book.finish(None);
             let held = end.held[1].then.bytes;
             assert_eq!(held, if t == 1005 { 300 } else { expected }, "{t}");
         }
@@ -264,8 +343,8 @@ mod tests {
         let base = k.id(1);
         let id = k.at_site(base, 1);
         let mut book = SiteBook::new(0, Instant::Peak);
-        book.play(&Steps { requested: &[100], got: &[id], ended: &[0], t0: 0, t1: 0 }, &k, 2, false);
-        let end = book.finish();
+        book.play(&Steps { requested: &[100], got: &[id], ended: &[0], t0: 0, t1: 0 }, &k, &Numbers { count: 2, by_thread: None }, false);
+        let end = book.finish(None);
         let p = 1.0 - (-0.1f64).exp();
         assert_eq!(end.held[1].then.bytes, (100.0 / p).round() as i64);
         assert!((end.held[1].then.blocks - 1.0 / p).abs() < 1e-9);

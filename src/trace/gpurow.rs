@@ -36,6 +36,8 @@ pub struct Event {
     pub context: u32,
     pub flags: u64,
     pub words: [u64; 5],
+    /// Call site, once the model has taken it in; 0: none known.
+    pub site: u32,
 }
 
 impl<'de> Deserialize<'de> for GpuRow {
@@ -100,6 +102,7 @@ fn read_event<'de, A: SeqAccess<'de>>(seq: &mut A, kind: usize) -> Result<Option
         context: context as u32,
         flags,
         words,
+        site: 0,
     })))
 }
 

@@ -144,7 +144,11 @@ unsafe fn push_alloc<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, s
     let addr3 = p as u64 >> 3;
     // SAFETY: the caller's hot.
     unsafe {
-        if B::NATIVE_TOO { callers::note(hot) } else { callers::note_python(hot) }
+        if B::NATIVE_TOO {
+            callers::note(hot)
+        } else {
+            callers::note_python(hot)
+        }
         if size < 1 << 40 && slack < 1 << 23 {
             push(hot, [start(op::ALLOC + func, flags, addr3), size as u64 | (slack as u64) << 40]);
         } else {
@@ -270,14 +274,7 @@ pub struct Replaced {
 /// # Safety
 /// As [`on_alloc`]; `was` is what the first half returned for `old`.
 #[inline(always)]
-pub unsafe fn on_realloc_end<B: Blocks>(
-    hot: *mut Hot,
-    func: u8,
-    old: *mut libc::c_void,
-    was: Replaced,
-    p: *mut libc::c_void,
-    size: usize,
-) {
+pub unsafe fn on_realloc_end<B: Blocks>(hot: *mut Hot, func: u8, old: *mut libc::c_void, was: Replaced, p: *mut libc::c_void, size: usize) {
     // SAFETY: the caller's hot and blocks.
     unsafe {
         let lane = (*hot).lane;

@@ -2,9 +2,9 @@
 
 use super::{flush_side, live_names, stage, totals};
 use crate::config::{CONFIG, FAST, FULL};
+use crate::python::allocators;
 use crate::sink::{self, SINK};
 use crate::spool;
-use crate::python::allocators;
 use crate::sys;
 use crate::text::Text;
 use core::sync::atomic::Ordering::*;

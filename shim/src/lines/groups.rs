@@ -93,7 +93,11 @@ unsafe fn batch(t: &mut Text, group: u64, i: u32, lane: *mut Lane, c: &Commit, n
             column((&raw const (*lane).t).cast(), c.t_len),
         )
     };
-    t.str(if spool::is_python(i) { "{\"type\":\"pyev\"" } else { "{\"type\":\"ev\"" }).field("g", group).field("lane", i as u64).field("n", c.events as u64).field("seq", c.seq0);
+    t.str(if spool::is_python(i) { "{\"type\":\"pyev\"" } else { "{\"type\":\"ev\"" })
+        .field("g", group)
+        .field("lane", i as u64)
+        .field("n", c.events as u64)
+        .field("seq", c.seq0);
     t.field("t0", c.t0).field("t1", now).str(",\"t\":\"").bytes(ts).str("\",\"k\":\"").bytes(k).str("\"");
     // SAFETY: as above.
     let (s, p) = unsafe { (column((&raw const (*lane).s).cast(), c.stacks.s_len), column((&raw const (*lane).p).cast(), c.stacks.p_len)) };

@@ -104,7 +104,13 @@ pub fn were_replaced() -> bool {
     // SAFETY: the interpreter's function, which fills a structure of ours.
     unsafe {
         let Some(get) = GET.filter(|_| are_wrapped()) else { return false };
-        let mut now = Allocator { ctx: core::ptr::null_mut(), malloc: malloc::<RAW, Raw>, calloc: calloc::<RAW, Raw>, realloc: realloc::<RAW, Raw>, free: free::<RAW, Raw> };
+        let mut now = Allocator {
+            ctx: core::ptr::null_mut(),
+            malloc: malloc::<RAW, Raw>,
+            calloc: calloc::<RAW, Raw>,
+            realloc: realloc::<RAW, Raw>,
+            free: free::<RAW, Raw>,
+        };
         let ours = now.malloc as usize;
         get(RAW as c_int, &raw mut now);
         now.malloc as usize != ours

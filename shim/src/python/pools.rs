@@ -144,7 +144,11 @@ fn mark(from: u64, size: usize, live: bool) {
             }
             let Some(word) = (*gib).0.get((page % (1 << 18)) as usize / 64) else { continue };
             let bit = 1 << (page % 64);
-            if live { word.fetch_or(bit, Relaxed) } else { word.fetch_and(!bit, Relaxed) };
+            if live {
+                word.fetch_or(bit, Relaxed)
+            } else {
+                word.fetch_and(!bit, Relaxed)
+            };
         }
     }
 }

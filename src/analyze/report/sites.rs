@@ -1,5 +1,7 @@
 //! Call sites: who allocated.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::model::units::Bytes;
@@ -31,8 +33,18 @@ pub struct Site {
     pub frames: Vec<Frame>,
     /// Index in `frames` of the innermost one that is the program's own, not of an interpreter or a runtime library.
     pub owner: Option<usize>,
-    /// What is allocated: `heap`; of maps `anon`, `file`, `shared`, `stack`, whose figures are committed bytes, at the peak of the maps.
+    /// What is allocated: `heap`; `python`, Python's own blocks; of maps `anon`, `file`, `shared`, `stack`, whose figures are committed bytes, at
+    /// the peak of the maps; `gpu`, memory of a device, at that device's peak; `pinned`, page-locked memory of the host.
     pub kind: &'static str,
+    /// Of `gpu`: its number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<u8>,
+    /// Who allocated, where threads are told apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u32>,
+    /// What such memory is called: `pymalloc arena`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<&'static str>,
     /// Live when the heap was at its peak; `null` where another instant was asked for.
     pub live_at_peak_bytes: Option<Bytes>,
     pub live_at_peak_allocs: Option<u64>,
@@ -49,6 +61,9 @@ pub struct Site {
     pub allocs: u64,
     /// Freed before the same thread allocated anything else.
     pub temporary_allocs: u64,
+    /// Standard errors, where the figures are estimated from samples; else 0.
+    pub temporary_stderr_allocs: f64,
+    pub leaked_stderr_bytes: f64,
     pub temporary_bytes: Bytes,
     pub leaked_bytes: Bytes,
     pub leaked_allocs: u64,
@@ -72,11 +87,20 @@ pub struct Site {
 pub struct SiteSums {
     /// What is recorded: `off`, `native`, `python`, `mixed`; empty: the trace knows of no stacks.
     pub recorded: String,
+    /// Whose they are: `heap`, `python`, `maps`, `gpu`.
+    pub memory: &'static str,
     /// Sites in all; `sites` holds the largest.
     pub sites: u64,
+    /// Owners in all; `owners` holds the largest.
+    pub owners: u64,
+    /// Sites of each memory, and how many of them are listed.
+    pub by_memory: BTreeMap<&'static str, Listed>,
     /// Live bytes of all sites at the peak (or at the instant asked for).
     pub live_at_peak_bytes: Bytes,
-    /// The instant, in seconds since the run's start.
+    /// Its standard error where it is estimated: the estimate has a peak of its own, which need not be that of `heap`.
+    pub stderr_bytes: f64,
+    /// The instant, in words, and in seconds since the run's start.
+    pub instant: String,
     pub at_s: f64,
     pub total_bytes: Bytes,
     pub leaked_bytes: Bytes,
@@ -90,6 +114,13 @@ pub struct SiteSums {
     pub suppressed_bytes: Bytes,
     /// Why names are missing, by file.
     pub problems: Vec<super::Missing>,
+}
+
+/// How many sites there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    pub sites: u64,
+    pub listed: u64,
 }
 
 /// Call sites seen one way (`--by`); of `site` the rows are `sites`.
@@ -119,6 +150,11 @@ pub struct ViewRow {
     pub inclusive: u64,
     pub allocs: u64,
     pub inclusive_allocs: u64,
+    /// Standard error of `inclusive`, where it is estimated from samples; else 0.
+    pub stderr: f64,
+    /// Of a thread: most that it allocated more than it freed, whenever that was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_bytes: Option<Bytes>,
 }
 
 /// A frame of the tree of calls.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use memshim_format::gpu::{class, map, state};
 
+use super::sites::{GpuSites, Place};
 use crate::trace::gpurow::Event;
 
 /// A level and its maximum.
@@ -19,11 +20,14 @@ pub struct Level {
 }
 
 impl Level {
-    fn add(&mut self, bytes: i64, t: u64) {
+    /// Whether it was never so high.
+    fn add(&mut self, bytes: i64, t: u64) -> bool {
         self.live = self.live.saturating_add(bytes);
-        if self.live > self.peak {
+        let higher = self.live > self.peak;
+        if higher {
             (self.peak, self.peak_at) = (self.live, t);
         }
+        higher
     }
 }
 
@@ -63,6 +67,7 @@ struct Block {
     class: u64,
     device: u8,
     context: u32,
+    site: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -72,6 +77,7 @@ struct Handle {
     refs: u64,
     maps: u64,
     counted: bool,
+    site: u32,
 }
 
 /// See the module.
@@ -83,6 +89,7 @@ pub struct Memory {
     pub pinned_allocated: Level,
     pub registered: Level,
     pub unknown_frees: u64,
+    pub sites: GpuSites,
     blocks: HashMap<(u8, u64), Block>,
     handles: HashMap<u64, Handle>,
     /// Mapped ranges: start, length, handle.
@@ -109,14 +116,14 @@ impl Memory {
         let class = e.flags & 0xff;
         if space(class) == 1 {
             let counted = class == class::HANDLE;
-            self.handles.insert(address, Handle { bytes, device: e.device, refs: 1, maps: 0, counted });
+            self.handles.insert(address, Handle { bytes, device: e.device, refs: 1, maps: 0, counted, site: e.site });
             if counted {
-                self.count(e.device, class, bytes as i64, e.t);
+                self.count(e.device, class, e.site, bytes as i64, e.t);
                 self.device(e.device).allocs += 1;
             }
             return;
         }
-        let block = Block { bytes, class, device: e.device, context: e.context };
+        let block = Block { bytes, class, device: e.device, context: e.context, site: e.site };
         if let Some(old) = self.blocks.insert((space(class), address), block) {
             // Its end went past us: the address is given out again.
             self.uncount(old, e.t);
@@ -124,7 +131,7 @@ impl Memory {
         if counts(class) {
             self.device(e.device).allocs += 1;
         }
-        self.count(e.device, class, bytes as i64, e.t);
+        self.count(e.device, class, e.site, bytes as i64, e.t);
     }
 
     pub fn free(&mut self, e: &Event) {
@@ -188,7 +195,7 @@ impl Memory {
         if h.refs == 0 && h.maps == 0 {
             self.handles.remove(&handle);
             if h.counted {
-                self.count(h.device, class::HANDLE, (h.bytes as i64).saturating_neg(), t);
+                self.count(h.device, class::HANDLE, h.site, (h.bytes as i64).saturating_neg(), t);
                 self.device(h.device).frees += 1;
             }
         }
@@ -235,18 +242,22 @@ impl Memory {
     }
 
     fn uncount(&mut self, block: Block, t: u64) {
-        self.count(block.device, block.class, (block.bytes as i64).saturating_neg(), t);
+        self.count(block.device, block.class, block.site, (block.bytes as i64).saturating_neg(), t);
     }
 
-    fn count(&mut self, device: u8, class: u64, bytes: i64, t: u64) {
+    fn count(&mut self, device: u8, class: u64, site: u32, bytes: i64, t: u64) {
         match class {
             class::PINNED | class::REGISTERED => {
-                self.pinned.add(bytes, t);
+                self.sites.change(Place::Pinned, site, bytes, t);
+                let highest = self.pinned.add(bytes, t);
+                self.sites.reached(Place::Pinned, self.pinned.live, highest, t);
                 if class == class::PINNED { &mut self.pinned_allocated } else { &mut self.registered }.add(bytes, t);
             }
             class if counts(class) => {
-                let d = self.device(device);
-                d.live.add(bytes, t);
+                self.sites.change(Place::Device(device), site, bytes, t);
+                let d = self.devices.entry(device).or_default();
+                let highest = d.live.add(bytes, t);
+                self.sites.reached(Place::Device(device), d.live.live, highest, t);
                 if let Some(level) = d.classes.get_mut(class as usize) {
                     level.add(bytes, t);
                 }

@@ -10,10 +10,10 @@ use inferno::flamegraph::{Options, color, from_lines};
 pub fn write(profile: &Profile, measure: Measure, out: &mut impl Write) -> io::Result<()> {
     let lines = collapsed::lines(profile, measure);
     if lines.is_empty() {
-        return Err(io::Error::other(format!("nothing is {}: there is no flame graph of it", title(measure))));
+        return Err(io::Error::other(format!("nothing is {}: there is no flame graph of it", title(measure, profile))));
     }
     let mut options = Options::default();
-    options.title = format!("memshim: {}", title(measure));
+    options.title = format!("memshim: {}", title(measure, profile));
     options.count_name = measure.unit().into();
     options.colors = color::Palette::Basic(color::BasicPalette::Mem);
     // The same picture every time.

@@ -5,14 +5,15 @@ pub mod flamegraph;
 pub mod pprof;
 pub mod speedscope;
 
+use crate::analyze::profile::Profile;
 use crate::analyze::views::Measure;
 
 /// What a measure is called where it stands alone.
-pub fn title(measure: Measure) -> &'static str {
+pub fn title(measure: Measure, profile: &Profile) -> String {
     match measure {
-        Measure::Peak => "live at the heap's peak",
-        Measure::Leaked => "live at the end",
-        Measure::Temporary => "temporary allocations",
-        Measure::Total => "allocated in all",
+        Measure::Peak => format!("live at {}", profile.instant),
+        Measure::Leaked => "live at the end".into(),
+        Measure::Temporary => "temporary allocations".into(),
+        Measure::Total => "allocated in all".into(),
     }
 }

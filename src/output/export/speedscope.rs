@@ -80,5 +80,5 @@ fn sampled(profile: &Profile, measure: Measure, extra: &mut Extra) -> Value {
     }
     let total = weights.iter().fold(0u64, |sum, w| sum.saturating_add(*w));
     let unit = if measure.unit() == "bytes" { "bytes" } else { "none" };
-    json!({"type": "sampled", "name": title(measure), "unit": unit, "startValue": 0, "endValue": total, "samples": samples, "weights": weights})
+    json!({"type": "sampled", "name": title(measure, profile), "unit": unit, "startValue": 0, "endValue": total, "samples": samples, "weights": weights})
 }

@@ -173,7 +173,17 @@ fn python(page: &mut Page, run: &Run) {
     let domain = |prefix: &str| -> u64 { p.by_function.iter().filter(|(f, _)| f.starts_with(prefix)).map(|(_, f)| f.bytes.0).sum() };
     let (raw, obj) = (domain("PyMem_Raw"), domain("PyObject_"));
     let mem = domain("PyMem_").saturating_sub(raw);
-    page.say("", format!("{} allocations, {} frees; asked for: objects {}, mem {}, raw {}", count(allocs), count(frees), iec(obj), iec(mem), iec(raw)));
+    page.say(
+        "",
+        format!(
+            "{} allocations, {} frees; asked for: objects {}, mem {}, raw {}",
+            count(allocs),
+            count(frees),
+            iec(obj),
+            iec(mem),
+            iec(raw)
+        ),
+    );
     if p.unknown_frees > 0 {
         page.say("", format!("{} frees of blocks that were not seen allocated", count(p.unknown_frees)));
     }

@@ -10,6 +10,8 @@ const OWNERS_SHOWN: usize = 5;
 const LEAKS_SHOWN: usize = 3;
 /// Smaller ones are not worth a line of the short section.
 const SHARE_SHOWN: f64 = 0.01;
+/// Problems shown with the owners.
+const PROBLEMS_SHOWN: usize = 2;
 /// Frames of a site beyond its owner's.
 const FRAMES_SHOWN: usize = 24;
 
@@ -20,7 +22,12 @@ pub fn owners(page: &mut Page, run: &Run) {
         return;
     }
     let all = sums.live_at_peak_bytes.0;
-    page.say("OWNERS", format!("of {} live at {}, by who asked for it", iec(all), instant(run)));
+    // What samples tell has a peak of its own: near to that of the heap, whose figures are exact.
+    let (about, estimate) = match sums.stderr_bytes {
+        e if e > 0.5 => (format!("about {} (± {})", iec(all), iec(e.round() as u64)), " by the samples"),
+        _ => (iec(all), ""),
+    };
+    page.say("OWNERS", format!("of {about} live at {}{estimate}, by who asked for it{}", instant(run), memory(run)));
     let mut t = Table::with_text_last();
     let worth = |bytes: u64| bytes as f64 > all as f64 * SHARE_SHOWN;
     let shown: Vec<_> = run.owners.iter().take(OWNERS_SHOWN).filter(|o| worth(o.live_at_peak_bytes.0)).collect();
@@ -32,8 +39,9 @@ pub fn owners(page: &mut Page, run: &Run) {
     }
     page.rows(t);
     let named: u64 = shown.iter().map(|o| o.live_at_peak_bytes.0).sum();
-    if all > named && shown.len() < run.owners.len() {
-        page.say("", format!("{} of others (memshim analyze --sites)", iec(all - named)));
+    if all > named && (shown.len() as u64) < sums.owners {
+        let rest = sums.owners - shown.len() as u64;
+        page.say("", format!("{} of {} others (memshim analyze --sites)", iec(all - named), count(rest)));
     }
     let mut leaks: Vec<_> = run.owners.iter().filter(|o| o.leaked_bytes.0 > 0).collect();
     leaks.sort_by_key(|o| std::cmp::Reverse(o.leaked_bytes));
@@ -43,13 +51,36 @@ pub fn owners(page: &mut Page, run: &Run) {
         page.say("", format!("live at the end {}: {}", iec(leaked.0), who.join(", ")));
     }
     shares(page, sums);
+    problems(page, sums);
     page.gap();
 }
 
 fn instant(run: &Run) -> String {
-    let asked = run.sites.first().is_some_and(|s| s.live_at_peak_bytes.is_none());
-    let at = seconds(run.sites_total.at_s);
-    if asked { at } else { format!("the peak ({at})") }
+    let s = &run.sites_total;
+    match &*s.instant {
+        at if at.ends_with(" s") && !at.starts_with("the ") => seconds(s.at_s),
+        peak => format!("{peak} ({})", seconds(s.at_s)),
+    }
+}
+
+/// Of which memory, where it is not the heap.
+fn memory(run: &Run) -> &'static str {
+    match run.sites_total.memory {
+        "python" => ": Python's own blocks",
+        "maps" => ": mappings",
+        "gpu" => ": memory of GPUs",
+        _ => "",
+    }
+}
+
+/// Why names are missing, and what else is to be known of the sites.
+fn problems(page: &mut Page, s: &SiteSums) {
+    for p in s.problems.iter().take(PROBLEMS_SHOWN) {
+        page.warn("note", format!("{}: {}", p.what, p.why));
+    }
+    if s.problems.len() > PROBLEMS_SHOWN {
+        page.warn("note", format!("and {} more (memshim analyze --sites)", s.problems.len() - PROBLEMS_SHOWN));
+    }
 }
 
 fn name(frame: &Frame) -> String {
@@ -81,6 +112,9 @@ pub fn all(page: &mut Page, run: &Run) {
     if s.sites == 0 {
         let why = match &*s.recorded {
             "" | "off" => "no stacks were recorded (MEMSHIM_STACKS=off, or a trace of an earlier version)",
+            _ if s.memory.is_empty() => {
+                "there is no memory of this kind in the trace (Python's own blocks are recorded with MEMSHIM_PYTHON_ALLOC=1)"
+            }
             _ => "no allocation is left by the filters, or none was recorded",
         };
         return page.warn("SITES", why);
@@ -89,8 +123,9 @@ pub fn all(page: &mut Page, run: &Run) {
     page.say(
         "SITES",
         format!(
-            "{}; live at {}: {}; live at the end: {}; total: {}",
+            "{}{}; live at {}: {}; live at the end: {}; total: {}",
             count(s.sites),
+            memory(run),
             instant(run),
             iec(s.live_at_peak_bytes.0),
             iec(s.leaked_bytes.0),
@@ -99,28 +134,28 @@ pub fn all(page: &mut Page, run: &Run) {
     );
     shares(page, s);
     for p in &s.problems {
-        page.warn("names", format!("{}: {}", p.what, p.why));
+        page.warn("note", format!("{}: {}", p.what, p.why));
     }
     page.gap();
     if !view.tree.is_empty() {
-        page.say("CALLS", format!("{} of {}, outermost first", what(&view), amount(&view, view.total)));
+        page.say("CALLS", format!("{} of {}, outermost first", what(&view, run), amount(&view, view.total)));
         let mut lines = Vec::new();
         view.tree.iter().for_each(|n| branch(n, 0, &view, &mut lines));
         let room = page.room();
         page.block("", lines.iter().map(|l| cut(l, room)));
     } else if !view.rows.is_empty() {
-        rows(page, &view);
+        rows(page, &view, run);
     } else {
         sites(page, run, &view);
     }
 }
 
-fn what(view: &View) -> &'static str {
+fn what(view: &View, run: &Run) -> String {
     match view.measure {
-        "leaked" => "live at the end",
-        "temporary" => "temporary allocations",
-        "total" => "allocated in all",
-        _ => "live at the peak",
+        "leaked" => "live at the end".into(),
+        "temporary" => "temporary allocations".into(),
+        "total" => "allocated in all".into(),
+        _ => format!("live at {}", instant(run)),
     }
 }
 
@@ -137,15 +172,19 @@ fn branch(node: &TreeNode, depth: usize, view: &View, lines: &mut Vec<String>) {
     node.calls.iter().for_each(|n| branch(n, deeper, view, lines));
 }
 
-fn rows(page: &mut Page, view: &View) {
-    page.say("BY", format!("{}; own: allocated by itself, all: by what it calls too", what(view)));
+fn rows(page: &mut Page, view: &View, run: &Run) {
+    if view.rows.iter().any(|r| r.peak_bytes.is_some()) {
+        return threads(page, view, run);
+    }
+    page.say("BY", format!("{}; own: allocated by itself, all: by what it calls too", what(view, run)));
     let mut t = Table::with_text_last();
-    t.row(["all", "share", "own", "share", "allocations", "who"]);
+    t.row(["all", "share", "", "own", "share", "allocations", "who"]);
     for r in &view.rows {
         let share = |n: u64| percent(n as f64, view.total as f64);
         t.row([
             amount(view, r.inclusive),
             share(r.inclusive),
+            plus_minus(r.stderr, |n| amount(view, n)),
             amount(view, r.exclusive),
             share(r.exclusive),
             count(r.inclusive_allocs),
@@ -158,10 +197,33 @@ fn rows(page: &mut Page, view: &View) {
     }
 }
 
+/// Threads: what each allocated, whoever frees it, and its own balance.
+fn threads(page: &mut Page, view: &View, run: &Run) {
+    page.say("BY", format!("thread: {}; most: what it allocated more than it freed at its own peak", what(view, run)));
+    let mut t = Table::with_text_last();
+    t.row(["its own", "share", "", "most", "allocations", "thread"]);
+    for r in &view.rows {
+        t.row([
+            amount(view, r.inclusive),
+            percent(r.inclusive as f64, view.total as f64),
+            plus_minus(r.stderr, |n| amount(view, n)),
+            r.peak_bytes.map_or_else(String::new, |b| iec(b.0)),
+            count(r.allocs),
+            r.label(),
+        ]);
+    }
+    page.rows(t);
+}
+
+/// A standard error, where there is one.
+fn plus_minus(stderr: f64, amount: impl Fn(u64) -> String) -> String {
+    if stderr > 0.5 { format!("± {}", amount(stderr.round() as u64)) } else { String::new() }
+}
+
 /// One paragraph a site: its figures, then its frames.
 fn sites(page: &mut Page, run: &Run, view: &View) {
     let top = if view.top == 0 { usize::MAX } else { view.top };
-    let heap: Vec<&Site> = run.sites.iter().filter(|s| s.kind == "heap").collect();
+    let heap: Vec<&Site> = run.sites.iter().filter(|s| memory_of(s) == run.sites_total.memory).collect();
     for (i, s) in heap.iter().take(top).enumerate() {
         figures(page, i + 1, s);
         for (at, f) in s.frames.iter().take(FRAMES_SHOWN.max(s.owner.unwrap_or(0) + 1)).enumerate() {
@@ -183,18 +245,42 @@ fn sites(page: &mut Page, run: &Run, view: &View) {
     }
 }
 
+/// Where the memory is, if that is not told by the page.
+fn place(s: &Site) -> String {
+    let what = match (s.kind, s.device) {
+        ("gpu", Some(n)) => format!("GPU {n}: "),
+        ("heap" | "python", _) => String::new(),
+        (kind, _) => format!("{}: ", s.name.unwrap_or(kind)),
+    };
+    let thread = s.thread.map_or_else(String::new, |tid| format!("thread {tid}: "));
+    what + &thread
+}
+
+/// The memory that a kind is of.
+fn memory_of(site: &Site) -> &'static str {
+    match site.kind {
+        "heap" | "python" => site.kind,
+        "gpu" | "pinned" => "gpu",
+        _ => "maps",
+    }
+}
+
 fn figures(page: &mut Page, number: usize, s: &Site) {
     let live = s.live_at_peak_bytes.or(s.live_at_bytes).unwrap_or_default();
-    let blocks = s.live_at_peak_allocs.or(s.live_at_allocs).unwrap_or(0);
-    let error = if s.stderr_bytes > 0.5 { format!(" ± {}", iec(s.stderr_bytes.round() as u64)) } else { String::new() };
+    let blocks = s.live_at_peak_allocs.or(s.live_at_allocs).filter(|_| memory_of(s) != "maps");
+    let blocks = blocks.map_or_else(String::new, |n| format!(" in {} blocks", count(n)));
+    let spaced = |text: String| if text.is_empty() { text } else { format!(" {text}") };
+    let error = spaced(plus_minus(s.stderr_bytes, iec));
+    let temporary = spaced(plus_minus(s.temporary_stderr_allocs, count));
     let bound = if s.peak_bound_bytes.0 > 0 { format!(" to {}", iec(s.peak_bytes.0 + s.peak_bound_bytes.0)) } else { String::new() };
     let known = s.suppressed.as_ref().map(|p| format!(" (a known leak: {p})")).unwrap_or_default();
     page.say(
         &format!("{number}"),
         format!(
-            "live {}{error} in {} blocks; own peak {}{bound}; total {} in {} allocations, {} temporary; live at the end {} in {}{known}",
+            "{}live {}{error}{}; own peak {}{bound}; total {} in {} allocations, {}{temporary} temporary; live at the end {} in {}{known}",
+            place(s),
             iec(live.0),
-            count(blocks),
+            blocks,
             iec(s.peak_bytes.0),
             iec(s.total_bytes.0),
             count(s.allocs),
