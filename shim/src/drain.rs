@@ -64,7 +64,7 @@ pub fn reset(child: bool) {
     LOCK.store(0, Relaxed);
     // SAFETY: one thread.
     unsafe {
-        blocks::reset();
+        blocks::reset(child);
         if child {
             SEEN_EMPTY = [0; LANES_MAX];
             STUCK_SINCE = [0; LANES_MAX];

@@ -280,8 +280,9 @@ fn site(stack: &Stack, s: Sums, at_peak: bool, table: &FrameTable) -> Site {
 /// What Python's allocator of small objects asks the system for.
 fn arenas(frames: &[Frame], s: &Sums) -> Option<&'static str> {
     let first = frames.first().filter(|_| s.kind == "anon")?;
-    let named = first.function.as_deref().is_some_and(|f| f.starts_with("_PyObject_Arena") || f.starts_with("_PyMem_Arena"));
+    // From 3.11 on frames of Python code come from there, too, in smaller pieces.
     let each = s.total / s.allocs.max(1.0);
-    let of_its_size = first.function.is_none() && (each == 262_144.0 || each == 1_048_576.0) && owner::is_interpreter(first);
-    (named || of_its_size).then_some("pymalloc arena")
+    let of_its_size = [256 << 10, 1 << 20].iter().any(|size| each == f64::from(*size));
+    let named = first.function.as_deref().is_none_or(|f| f.starts_with("_PyObject_Arena") || f.starts_with("_PyMem_Arena"));
+    (of_its_size && named && owner::is_interpreter(first)).then_some("pymalloc arena")
 }

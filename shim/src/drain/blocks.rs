@@ -26,12 +26,15 @@ static mut YOUNGER: Shelf = Shelf::new();
 /// the same address was freed shortly before: else it is a block of the parent's, and nothing will settle it.
 static mut RECENT: [u64; 4096] = [0; 4096];
 
-/// Starts anew.
-pub(super) fn reset() {
+/// Starts anew: the first image, or a forked child, which knows nothing of what its parent freed.
+pub(super) fn reset(child: bool) {
     // SAFETY: one thread.
     unsafe {
         DEBTS.clear();
         YOUNGER.clear();
+        if child {
+            RECENT = [0; 4096];
+        }
     }
 }
 
