@@ -7,6 +7,7 @@ mod lookups;
 mod memory;
 mod phases;
 mod rough;
+mod sites;
 mod streams;
 mod transfers;
 use serde_json::{Value, json};
