@@ -17,6 +17,7 @@ pub mod python;
 pub mod report;
 pub mod rss;
 pub mod run;
+pub mod runtime;
 pub mod sites;
 pub mod sources;
 pub mod stacks;

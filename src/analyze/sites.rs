@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::Options;
+use super::owner::{self, Own};
 use super::report::{Frame, Listed, Missing, OWNERS_SHOWN, Owner, SITES_SHOWN, Site, SiteSums, View};
 use super::sources::{self, Memory};
 use super::stacks::{FrameTable, Names, Stack};
 use super::views::{self, Measure};
-use super::{Options, owner};
 use crate::model::image::ImageEnd;
 use crate::model::kinds::{AGES, Kind};
 use crate::model::sites::{Instant, SitesEnd};
@@ -125,6 +126,7 @@ pub fn sites(image: &ImageEnd, names: &Names, table: &mut FrameTable, options: &
         let Some((at, instant)) = memory.instant(image) else { continue };
         let rows = sources::rows(image, memory, &mut resolver, table, options);
         let found = rows.len() as u64;
+        let own = Own::of_all(rows.iter().map(|(stack, _)| stack), table);
         if memory == options.memory {
             total(&rows, &mut answer.sums, table);
             answer.sums.memory = memory.name();
@@ -132,13 +134,13 @@ pub fn sites(image: &ImageEnd, names: &Names, table: &mut FrameTable, options: &
             answer.sums.at_s = Nanos(at).seconds_since(Nanos(image.header.mono_ns));
             answer.sums.instant = said(instant, Nanos(image.header.mono_ns));
             answer.sums.problems.extend(beyond(image, instant));
-            let mut owners = owner::sums(&rows, table);
+            let mut owners = owner::sums(&rows, table, own);
             answer.sums.owners = owners.len() as u64;
             owners.truncate(OWNERS_SHOWN);
             answer.owners = owners;
             answer.view = options.view.as_ref().map(|request| views::view(&rows, table, request, &|tid| thread_of(image, memory, tid)));
         }
-        let shown = listed(rows, instant == Instant::Peak, table, options);
+        let shown = listed(rows, instant == Instant::Peak, table, options, own);
         if found > 0 {
             answer.sums.by_memory.insert(memory.name(), Listed { sites: found, listed: shown.len() as u64 });
         }
@@ -206,8 +208,8 @@ fn total(rows: &[(Stack, Sums)], sums: &mut SiteSums, table: &FrameTable) {
 }
 
 /// The largest of the rows, in order.
-fn listed(rows: Vec<(Stack, Sums)>, at_peak: bool, table: &FrameTable, options: &Options) -> Vec<Site> {
-    let mut all: Vec<Site> = chosen(rows).into_iter().map(|(stack, s)| site(&stack, s, at_peak, table)).collect();
+fn listed(rows: Vec<(Stack, Sums)>, at_peak: bool, table: &FrameTable, options: &Options, own: Own) -> Vec<Site> {
+    let mut all: Vec<Site> = chosen(rows).into_iter().map(|(stack, s)| site(&stack, s, at_peak, table, own)).collect();
     let measure = options.view.as_ref().map_or(Measure::Peak, |v| v.measure);
     all.sort_by_cached_key(|s| {
         let live = s.live_at_peak_bytes.or(s.live_at_bytes).unwrap_or_default().0;
@@ -243,12 +245,12 @@ fn bytes(f: f64) -> Bytes {
     Bytes(whole(f))
 }
 
-fn site(stack: &Stack, s: Sums, at_peak: bool, table: &FrameTable) -> Site {
+fn site(stack: &Stack, s: Sums, at_peak: bool, table: &FrameTable, own: Own) -> Site {
     let frames: Vec<Frame> = stack.frames.iter().map(|f| table.get(*f).clone()).collect();
     let live = (Bytes::of_balance(s.live_at), whole(s.live_at_blocks));
     let peak = s.peak.max(s.live_at.min(s.peak_sum));
     Site {
-        owner: owner::of(&frames),
+        owner: owner::of(&frames, own),
         kind: if s.kind.is_empty() { "heap" } else { s.kind },
         device: s.device,
         thread: s.thread,

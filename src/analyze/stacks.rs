@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::owner;
 use super::report::{Frame, Missing};
+use super::runtime;
 use crate::model::image::ImageEnd;
 use crate::model::modules::ModuleFile;
 use crate::model::stacks::{BEYOND, NO_MODULE, NativeFrame, PythonFrame, Stacks};
@@ -200,7 +200,7 @@ impl Role {
         match () {
             () if frame.python => Role::Program,
             () if starts || module.starts_with("python") || module.starts_with("libpython") => Role::Interpreter,
-            () if owner::is_runtime(frame) => Role::Runtime,
+            () if runtime::is_runtime(frame) => Role::Runtime,
             () => Role::Program,
         }
     }
