@@ -99,7 +99,19 @@ fn a_wrong_command_line_is_exit_2() {
     assert_eq!(memshim(&["--help"]).status.code(), Some(0));
     with_trace(TRACE, |path| {
         let o = memshim(&["analyze", "--pid", "7", path]);
-        assert!(err(&o).contains("--pid 7"), "{}", err(&o));
+        assert!(o.status.code() == Some(2) && err(&o).contains("--pid 7"), "{}", err(&o));
+        for args in [
+            &["analyze", "--symbols", "/neither/here/nor/there"][..],
+            &["analyze", "--suppressions", "/neither/here/nor/there"],
+            &["analyze", "--memory", "maps", "--at", "1"],
+            &["analyze", "--memory", "gpu", "--thread", "7"],
+            &["analyze", "--at", "3..2"],
+            &["export", "--to", "svg", "--symbols", "/neither/here/nor/there"],
+            &["pack", "-o", "/"],
+        ] {
+            let o = memshim(&[args, &[path]].concat());
+            assert_eq!(o.status.code(), Some(2), "{args:?}: {}", err(&o));
+        }
     });
 }
 
@@ -184,7 +196,50 @@ fn known_leaks_are_not_counted_as_such() {
         assert_eq!((&run["sites_total"]["suppressed_bytes"], &run["sites"][0]["suppressed"]), (&4096.into(), &"^solve$".into()));
         std::fs::write(file, "solve\n").unwrap();
         let failed = memshim(&["analyze", path, "--suppressions", file]);
-        assert_eq!(failed.status.code(), Some(3));
+        assert_eq!(failed.status.code(), Some(2));
         assert!(err(&failed).contains(":1: `solve` is not `leak:PATTERN`"), "{}", err(&failed));
+    });
+}
+
+#[test]
+fn labels_say_which_instant_is_shown() {
+    with_sites(|path| {
+        let of = |args: &[&str]| out(&memshim(&[&["analyze", path][..], args].concat()));
+        let late = of(&["--sites", "--at", "9"]);
+        assert!(late.contains("live at 9.00 s") && late.contains("the run ended at 0.000 s") && !late.contains("the peak"), "{late}");
+        assert!(of(&["--at", "9"]).contains("live at 9.00 s"), "{}", of(&["--at", "9"]));
+        for view in [["--by", "line"], ["--tree", "--interpreter"]] {
+            let text = of(&[&view[..], &["--at", "0.5"]].concat());
+            assert!(text.contains("live at 500 ms") && !text.contains("at the peak"), "{text}");
+        }
+        let window = of(&["--sites", "--at", "0..2"]);
+        assert!(window.contains("live at the peak from 0.000 s to 2.000 s"), "{window}");
+        let json: serde_json::Value = serde_json::from_str(&of(&["--json"])).unwrap();
+        let total = &json["runs"][0]["sites_total"];
+        assert_eq!(total["by_memory"], serde_json::json!({"heap": {"sites": 1, "listed": 1}}));
+        assert_eq!((&total["owners"], &total["instant"], &total["memory"]), (&1.into(), &"the peak".into(), &"heap".into()));
+        let none = of(&["--sites", "--memory", "python"]);
+        assert!(none.contains("MEMSHIM_PYTHON_ALLOC=1"), "{none}");
+    });
+}
+
+/// A module that is gone is said on the first screen, not only with the list of sites.
+#[test]
+fn missing_names_are_said_with_the_owners() {
+    let text = concat!(
+        r#"{"type":"header","v":1,"pid":42,"ppid":1,"start_ticks":1,"pid_ns":1,"exec":0,"mode":"full","tick_ns":100,"mono_ns":1000,"wall_ns":1764289999000000000,"host":"elsewhere","argv":["x"],"slack":24,"fns":["malloc"],"stacks":"native"}"#,
+        "\n",
+        r#"{"type":"modules","t":1,"load":[[1,4096,"/no/such/libgone.so","",[[8192,12288]]]],"unload":[]}"#,
+        "\n",
+        r#"{"type":"nodes","lane":0,"from":1,"n":1,"nodes":[1,32800]}"#,
+        "\n",
+        r#"{"type":"kinds","from":1,"kinds":[[0,4096,8,0]]}"#,
+        "\n",
+        r#"{"type":"ev","g":0,"lane":0,"n":1,"seq":0,"t0":2000,"t1":3000,"k":[3],"s":[0,1]}"#,
+        "\n",
+    );
+    with_trace(text, |path| {
+        let text = out(&memshim(&["analyze", path]));
+        assert!(text.contains("names of /no/such/libgone.so"), "{text}");
     });
 }

@@ -129,3 +129,20 @@ fn estimates_of_lines_lie_within_their_standard_errors() {
     assert!(far <= 3, "{far} of {RUNS} beyond three standard errors");
     assert!((sum / f64::from(RUNS) - 1.0).abs() < 0.03, "biased: {}", sum / f64::from(RUNS));
 }
+
+#[test]
+fn wrappers_of_malloc_are_nobodys_memory() {
+    let test = "wrappers_of_malloc_are_nobodys_memory";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    for debug in [&["-O1", "-g"][..], &["-O1"]] {
+        let name = format!("wrappers{}", debug.len());
+        let program = Planted { source: "wrappers.c", command: vec![support::build("wrappers.c", &name, debug)] };
+        let run = program.run(&support::fresh_dir(test), &[("MEMSHIM_MODE", "full")]);
+        let owners: Vec<_> = run["owners"].as_array().expect("owners").iter().take(2).collect();
+        let of = |o: &Value| (o["frame"]["function"].as_str().unwrap_or("?").to_owned(), o["live_at_peak_bytes"].as_u64());
+        assert_eq!(of(owners[0]), ("load_table".into(), Some(300_000)), "{debug:?}");
+        assert_eq!(of(owners[1]), ("load_index".into(), Some(100_000)), "{debug:?}");
+    }
+}

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use memshim::analyze::report::{Frame, Report, Run, Site};
+use memshim::analyze::views::{By, Measure, Request};
 use memshim::analyze::{Options, analyze};
 use memshim::model::sites::Instant;
 use memshim::symbols::Search;
@@ -252,6 +253,74 @@ fn what_was_live_at_any_time_can_be_asked() {
         let report = analyze_with(&w.out, &Options { instant: Instant::At(at), ..Options::default() });
         let site = &report.runs[0].sites[0];
         assert_eq!((site.live_at_bytes.unwrap().0, site.live_at_peak_bytes), (live, None), "{at}");
+    }
+}
+
+/// Allocations of 100 bytes at 2000, 2100, 2200, of which one goes at 2300, then 50 more at 2400.
+#[test]
+fn the_peak_of_any_window_can_be_asked() {
+    let mut w = Writer::new(7, "full", r#","stacks":"native""#);
+    addresses(&mut w, 0, &[0x1000, 0x2000]);
+    let (large, small) = (w.kind(0, 100, 0, 0), w.kind(0, 50, 0, 0));
+    let mut first = None;
+    for t in [2000, 2100, 2200] {
+        w.at(0, t, false);
+        w.site(0, 1, 0);
+        first = first.or(Some(w.alloc(0, large, None, None)));
+        w.flush();
+    }
+    w.at(0, 2300, false);
+    w.free(0, Old::Block(first.unwrap()));
+    w.flush();
+    w.at(0, 2400, false);
+    w.site(0, 2, 0);
+    w.alloc(0, small, None, None);
+    w.flush();
+    // The trace's clock begins at 1000. Live: 100, 200, 300, 200, 250.
+    for (window, live) in
+        [((0, 1050), [100, 0]), ((0, 9999), [300, 0]), ((1350, 1500), [200, 50]), ((1250, 1350), [300, 0]), ((9000, 9999), [200, 50])]
+    {
+        let report = analyze_with(&w.out, &Options { instant: Instant::PeakWithin(window.0, window.1), ..Options::default() });
+        let sites = by_address(&report.runs[0]);
+        let of = |at: u64| sites[&at].live_at_bytes.unwrap().0;
+        assert_eq!([of(0x1000), of(0x2000)], live, "{window:?}");
+    }
+}
+
+/// Two threads use one lane, one after the other; a third frees what the first allocated.
+#[test]
+fn sites_are_told_apart_by_thread_and_have_each_threads_own_peak() {
+    let mut w = Writer::new(7, "full", r#","stacks":"native""#);
+    w.line(r#"{"type":"thread","t":1000,"lane":0,"tid":11,"seq":0,"what":"start"}"#);
+    w.line(r#"{"type":"thread","t":1000,"lane":1,"tid":13,"seq":0,"what":"start"}"#);
+    addresses(&mut w, 0, &[0x1000, 0x2000]);
+    addresses(&mut w, 1, &[0x1000]);
+    let kind = w.kind(0, 100, 0, 0);
+    w.at(0, 2000, false);
+    w.site(0, 1, 0);
+    let own: Vec<_> = (0..3).map(|_| w.alloc(0, kind, None, None)).collect();
+    w.line(r#"{"type":"thread","t":2050,"lane":0,"tid":12,"seq":3,"what":"start"}"#);
+    w.site(0, 2, 0);
+    w.alloc(0, kind, None, None);
+    w.flush();
+    w.at(1, 3000, false);
+    own.iter().for_each(|b| w.free(1, Old::Block(*b)));
+    w.site(1, 1, 0);
+    (0..5).for_each(|_| drop(w.alloc(1, kind, None, None)));
+    w.flush();
+    let request = Request { by: By::Thread, measure: Measure::Peak, top: 9 };
+    let report = analyze_with(&w.out, &Options { view: Some(request), ..Options::default() });
+    let view = report.runs[0].sites_view.as_ref().unwrap();
+    let rows: Vec<_> = view.rows.iter().map(|r| (r.frame.function.as_deref().unwrap(), r.inclusive, r.allocs)).collect();
+    // At the peak of all, 600 bytes, the first thread's are gone.
+    assert_eq!(rows, [("thread 13", 500, 5), ("thread 12", 100, 1)]);
+    for (tid, live, allocs) in [(11, 300, 3), (12, 100, 1), (13, 500, 5)] {
+        let options = Options { thread: Some(tid), instant: Instant::PeakOf(tid), ..Options::default() };
+        let run = analyze_with(&w.out, &options).runs.remove(0);
+        assert_eq!(run.sites.len(), 1, "{tid}");
+        let site = &run.sites[0];
+        assert_eq!((site.live_at_bytes.unwrap().0, site.allocs, site.thread), (live, allocs, Some(tid)), "{tid}");
+        assert_eq!(run.sites_total.instant, format!("the peak of thread {tid}"));
     }
 }
 

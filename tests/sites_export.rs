@@ -78,6 +78,25 @@ fn what_has_no_stacks_says_how_to_get_them() {
     assert!(String::from_utf8_lossy(&out.stderr).contains("MEMSHIM_STACKS"));
 }
 
+/// Nothing to draw, another format of the same: what stood in the file stays.
+#[test]
+fn a_file_is_written_when_there_is_something_to_write() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("trace.jsonl"), trace(7)).unwrap();
+    let export = |args: &[&str]| {
+        std::fs::write(dir.path().join("out"), "kept").unwrap();
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("memshim"));
+        let out = command.current_dir(dir.path()).arg("export").args(args).args(["-o", "out", "trace.jsonl"]).output().unwrap();
+        (out.status.code(), std::fs::read_to_string(dir.path().join("out")).unwrap())
+    };
+    let kept = "kept".to_owned();
+    assert_eq!(export(&["--to", "svg", "--filter", "nothing-like-it"]), (Some(3), kept.clone()));
+    assert_eq!(export(&["--to", "svg", "--at", "0"]), (Some(3), kept.clone()), "nothing was live at the start");
+    assert_eq!(export(&["--to", "svg", "--symbols", "/neither/here/nor/there"]), (Some(2), kept));
+    let (code, text) = export(&["--to", "collapsed"]);
+    assert!(code == Some(0) && text.contains("solve 3000"), "{text}");
+}
+
 /// A field of a protocol buffer.
 #[derive(Debug)]
 enum Field<'a> {

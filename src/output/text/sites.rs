@@ -178,18 +178,25 @@ fn rows(page: &mut Page, view: &View, run: &Run) {
     }
     page.say("BY", format!("{}; own: allocated by itself, all: by what it calls too", what(view, run)));
     let mut t = Table::with_text_last();
-    t.row(["all", "share", "", "own", "share", "allocations", "who"]);
+    let estimated = view.rows.iter().any(|r| r.stderr > 0.5);
+    let with = |mut cells: Vec<String>, error: String| {
+        if estimated {
+            cells.insert(2, error);
+        }
+        cells
+    };
+    t.row(with(["all", "share", "own", "share", "allocations", "who"].map(str::to_owned).to_vec(), String::new()));
     for r in &view.rows {
         let share = |n: u64| percent(n as f64, view.total as f64);
-        t.row([
+        let cells = [
             amount(view, r.inclusive),
             share(r.inclusive),
-            plus_minus(r.stderr, |n| amount(view, n)),
             amount(view, r.exclusive),
             share(r.exclusive),
             count(r.inclusive_allocs),
             r.label(),
-        ]);
+        ];
+        t.row(with(cells.to_vec(), plus_minus(r.stderr, |n| amount(view, n))));
     }
     page.rows(t);
     if view.rows_total > view.rows.len() as u64 {
