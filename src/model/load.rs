@@ -145,8 +145,9 @@ struct Torn {
 }
 
 /// Kinds of lines that a spool keeps until they have been written whole, or says anew.
-const KEPT: [&str; 15] =
-    ["ev", "kinds", "maps", "gpu", "phase", "thread", "child", "nodes", "pynodes", "code", "modules", "calls", "pyev", "pycalls", "pythread"];
+const KEPT: [&str; 15] = [
+    "ev", "kinds", "maps", "gpu", "phase", "thread", "child", "nodes", "pynodes", "code", "modules", "calls", "pyev", "pycalls", "pythread",
+];
 
 fn is_kept(torn: &[u8]) -> bool {
     KEPT.iter().any(|kind| {
