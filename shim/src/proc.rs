@@ -2,6 +2,7 @@
 
 use crate::config::number;
 use crate::sys::{self, Path, sys};
+use crate::text::Text;
 
 /// Reads a small file whole into `buf`; the bytes read.
 ///
@@ -107,6 +108,23 @@ pub fn parent_and_start() -> (u32, u64) {
         return (unsafe { sys!(libc::SYS_getppid) } as u32, 0);
     }
     (parent as u32, start)
+}
+
+/// Whether the process of this number that started then is there: not a zombie, but a first thread that has left the others.
+pub fn lives(pid: u64, start: u64) -> bool {
+    let mut path = [0u8; 48];
+    let mut t = Text::over(&mut path);
+    t.str("/proc/").num(pid).str("/stat\0");
+    let mut b = [0u8; 1024];
+    // SAFETY: the path is zero-terminated.
+    let n = unsafe { read_file(path.as_ptr(), &mut b) };
+    let s = b.get(..n).unwrap_or(b"");
+    let Some(after) = s.iter().rposition(|c| *c == b')') else { return false };
+    let mut fields = s.get(after + 2..).unwrap_or(b"").split(|c| *c == b' ');
+    let state = fields.next();
+    let threads = fields.nth(16).and_then(number).unwrap_or(0);
+    let began = fields.nth(1).and_then(number);
+    (state != Some(b"Z") || threads > 1) && state != Some(b"X") && began == Some(start)
 }
 
 /// Exit code of the first thread, when it has ended (field 52 of `/proc/self/stat`).

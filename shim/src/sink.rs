@@ -3,7 +3,9 @@
 //! Before every write the descriptor is checked to be still our file: programs close and reuse numbers that are not theirs. A lost
 //! file is opened again by name and used only if it is the same.
 
+mod aside;
 mod family;
+mod head;
 mod words;
 
 pub use family::{Opened, open, open_child};
@@ -273,6 +275,8 @@ unsafe fn reopen() -> bool {
         SINK.fd = fd;
         if SINK.first {
             SINK.lock = fd;
+        } else {
+            family::lock_again();
         }
         true
     }

@@ -227,7 +227,8 @@ pub fn sample(now: u64) {
         let mut t = Text::over(&mut *(&raw mut TEXT));
         let Some(s) = status() else { return };
         t.str("{\"type\":\"rss\"").field("t", now).field("rss", s.rss).field("hwm", s.hwm).field("anon", s.anon).field("file", s.file);
-        t.field("shmem", s.shmem).field("swap", s.swap).field("size", s.size).field("stk", s.stk).field("threads", s.threads).str("}\n");
+        t.field("shmem", s.shmem).field("swap", s.swap).field("size", s.size).field("stk", s.stk).field("threads", s.threads);
+        t.field("cpu", cpu()).str("}\n");
         sink::write(t.as_bytes());
         let risen = s.rss > PEAK + (PEAK / 100).min(1 << 20);
         if risen && now - PEAK_AT.min(now) >= PEAK_COST * 400 {
@@ -354,17 +355,31 @@ unsafe fn rollup(t: &mut Text) {
     t.str("}");
 }
 
-unsafe fn usage(t: &mut Text, key: &str, who: c_int) {
-    // SAFETY: rusage is plain data.
+fn times(who: c_int) -> libc::rusage {
+    // SAFETY: rusage is plain data, which the kernel fills.
     unsafe {
         let mut r: libc::rusage = core::mem::zeroed();
         sys!(libc::SYS_getrusage, who, &raw mut r);
-        let ns = |v: libc::timeval| v.tv_sec as u64 * 1_000_000_000 + v.tv_usec as u64 * 1000;
-        t.str(",\"").str(key).str("\":{\"maxrss\":").num(r.ru_maxrss as u64 * 1024);
-        t.field("utime_ns", ns(r.ru_utime)).field("stime_ns", ns(r.ru_stime)).field("minflt", r.ru_minflt as u64);
-        t.field("majflt", r.ru_majflt as u64).field("inblock", r.ru_inblock as u64).field("oublock", r.ru_oublock as u64);
-        t.field("nvcsw", r.ru_nvcsw as u64).field("nivcsw", r.ru_nivcsw as u64).str("}");
+        r
     }
+}
+
+fn ns(v: libc::timeval) -> u64 {
+    v.tv_sec as u64 * 1_000_000_000 + v.tv_usec as u64 * 1000
+}
+
+/// Processor time of this process so far, in nanoseconds.
+fn cpu() -> u64 {
+    let r = times(libc::RUSAGE_SELF);
+    ns(r.ru_utime) + ns(r.ru_stime)
+}
+
+fn usage(t: &mut Text, key: &str, who: c_int) {
+    let r = times(who);
+    t.str(",\"").str(key).str("\":{\"maxrss\":").num(r.ru_maxrss as u64 * 1024);
+    t.field("utime_ns", ns(r.ru_utime)).field("stime_ns", ns(r.ru_stime)).field("minflt", r.ru_minflt as u64);
+    t.field("majflt", r.ru_majflt as u64).field("inblock", r.ru_inblock as u64).field("oublock", r.ru_oublock as u64);
+    t.field("nvcsw", r.ru_nvcsw as u64).field("nivcsw", r.ru_nivcsw as u64).str("}");
 }
 
 /// Appends `own`: the shim's own memory in this process. Private memory is stated whole; what is not touched costs nothing.

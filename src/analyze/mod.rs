@@ -3,6 +3,7 @@
 pub mod advice;
 pub mod auto;
 pub mod clock;
+pub mod cpu;
 pub mod ending;
 pub mod gpu;
 pub mod heap;

@@ -5,7 +5,7 @@ use super::clock::rfc3339;
 use super::ending::ending;
 use super::report::{Children, Mode, Run, SAMPLES_SHOWN, Sample, THREADS_SHOWN, Thread};
 use super::stacks::{FrameTable, Names};
-use super::{auto, gpu, heap, maps, missing, phases, python, rss, sites};
+use super::{auto, cpu, gpu, heap, maps, missing, phases, python, rss, sites};
 use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
 use crate::model::units::{Bytes, Nanos};
@@ -68,7 +68,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         start: rfc3339(h.wall_ns),
         start_unix_s: h.wall_ns as f64 / 1e9,
         wall_s,
-        cpu_s: cpu(&image),
+        cpu_s: cpu::seconds(&image),
         allocator: h.allocator.0.clone(),
         heap: heap::heap(&image, mode, options),
         rss: rss::rss(&image, &maps),
@@ -107,15 +107,6 @@ fn text(value: &Value) -> Option<String> {
         Value::String(s) => Some(s.clone()),
         other => Some(other.to_string()),
     }
-}
-
-fn cpu(image: &ImageEnd) -> Option<f64> {
-    let of = |usage: &Value| {
-        let ns = |key: &str| usage.get(key).and_then(Value::as_u64);
-        Some((ns("utime_ns")? as f64 + ns("stime_ns")? as f64) / 1e9)
-    };
-    let outside = image.seen.outside.as_ref().and_then(|o| o.get("rusage"));
-    image.seen.own_usage.as_ref().and_then(of).or_else(|| outside.and_then(of))
 }
 
 fn threads(image: &ImageEnd) -> Vec<Thread> {

@@ -6,6 +6,7 @@
 pub mod bystander;
 pub mod capabilities;
 pub mod cgroup;
+pub mod claim;
 pub mod elf;
 pub mod inherited;
 pub mod job;

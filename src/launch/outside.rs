@@ -42,6 +42,7 @@ pub fn line(pid: i32, began_ns: u64, seen: &Seen, cgroup: Option<(u8, &Reading, 
     json!({
         "type": "outside", "pid": pid, "t": now, "wall_ns": clock(ClockId::CLOCK_REALTIME), "elapsed_ns": now.saturating_sub(began_ns),
         "hwm": seen.hwm, "status": status, "rusage": rusage(), "cgroup": cgroup, "slurm": slurm, "children_hwm": seen.children_hwm,
+        "waited_cpu_ns": seen.waited_cpu_ns,
     })
 }
 
@@ -66,10 +67,9 @@ pub fn header(trace: &Path) -> Option<Value> {
     serde_json::from_slice(&first).ok().filter(|v: &Value| v["type"] == "header")
 }
 
-/// Whether this is the trace of the process `pid` that started at `start_ticks` (when known), or of one of its run after `began_ns`.
-pub fn is_of(header: &Value, pid: i32, start_ticks: Option<u64>, began_ns: u64) -> bool {
-    let same_start = start_ticks.is_none() || header["start_ticks"].as_u64() == start_ticks;
-    header["pid"] == pid && same_start || header["mono_ns"].as_u64().is_some_and(|t| t >= began_ns)
+/// Whether this is the trace of the process `pid` that started at `start_ticks` (when known).
+pub fn is_of(header: &Value, pid: i32, start_ticks: Option<u64>) -> bool {
+    header["pid"] == pid && (start_ticks.is_none() || header["start_ticks"].as_u64() == start_ticks)
 }
 
 /// Appends one line.
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     fn seen() -> Seen {
-        Seen { ended: Ended::Signaled { signal: 9, core: false }, hwm: Some(5), children_hwm: None }
+        Seen { ended: Ended::Signaled { signal: 9, core: false }, hwm: Some(5), children_hwm: None, waited_cpu_ns: Some(20) }
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
         append(&trace, &json!({"type": "outside"})).unwrap();
         let all = zstd::stream::decode_all(std::fs::File::open(&trace).unwrap()).unwrap();
         assert_eq!(String::from_utf8(all).unwrap(), "{\"type\":\"header\",\"pid\":7}\n{\"type\":\"outside\"}\n");
-        assert!(is_of(&header(&trace).unwrap(), 7, None, u64::MAX));
+        assert!(is_of(&header(&trace).unwrap(), 7, None));
         // One in which nothing was written yet is compressed by its name.
         std::fs::write(&trace, "").unwrap();
         append(&trace, &json!({"type": "outside"})).unwrap();

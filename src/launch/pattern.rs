@@ -64,6 +64,17 @@ fn pieces(pattern: &str, names: &Names) -> Vec<Piece> {
     out
 }
 
+/// The one name that a pattern gives before its process has a number: none with `%p` or `%t`, whose names are nobody else's.
+pub fn exact(pattern: &Path, names: &Names) -> Option<PathBuf> {
+    let text = pattern.to_string_lossy();
+    let mut letters = text.split("%%").flat_map(|part| part.split('%').skip(1));
+    if letters.any(|l| l.starts_with(['p', 't'])) {
+        return None;
+    }
+    let fixed = |p: Piece| if let Piece::Text(t) = p { t } else { names.program.clone() };
+    Some(PathBuf::from(pieces(&text, names).into_iter().map(fixed).collect::<String>()))
+}
+
 /// The files that a process with these names may have written, newest first. With neither `%t` nor `%e` that is one name, which may
 /// not exist.
 pub fn candidates(pattern: &Path, names: &Names) -> Vec<PathBuf> {
@@ -141,6 +152,13 @@ mod tests {
     fn fixed_letters_expand_to_one_name() {
         let one = candidates(Path::new("/o/%j/%h.%r.%p.100%%.%x.jsonl%"), &names());
         assert_eq!(one, [PathBuf::from("/o/981/node7.3.42.100%.x.jsonl")]);
+    }
+
+    #[test]
+    fn a_name_is_exact_unless_each_process_has_another() {
+        let exact = |p: &str| exact(Path::new(p), &names()).map(|p| p.display().to_string());
+        assert_eq!(exact("/o/%h.%r.%e.%%t.jsonl").as_deref(), Some("/o/node7.3.py.%t.jsonl"));
+        assert_eq!((exact("/o/%p.jsonl"), exact("/o/%t/x")), (None, None));
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+/// Clock ticks are hundredths of a second in all that the kernel tells programs.
+pub const NS_A_TICK: u64 = 10_000_000;
+
 /// Of /proc/PID/stat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
@@ -10,6 +13,8 @@ pub struct Stat {
     pub pgrp: i32,
     /// Foreground group of the controlling terminal, −1 without one.
     pub tpgid: i32,
+    /// Processor time of the children that it waited for, in clock ticks.
+    pub waited_ticks: u64,
     /// In clock ticks since boot: with the pid it names a process for good.
     pub start_ticks: u64,
 }
@@ -27,6 +32,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
         ppid: f.get(1)?.parse().ok()?,
         pgrp: f.get(2)?.parse().ok()?,
         tpgid: f.get(5)?.parse().ok()?,
+        waited_ticks: f.get(13)?.parse::<u64>().ok()?.checked_add(f.get(14)?.parse().ok()?)?,
         start_ticks: f.get(19)?.parse().ok()?,
     })
 }
@@ -73,7 +79,7 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let s = parse_stat("7 (a) b) (c) S 6 5 4 34816 5 4194304 1 2 3 4 5 6 7 8 20 0 1 0 8812 9 10").unwrap();
-        assert_eq!(s, Stat { state: 'S', ppid: 6, pgrp: 5, tpgid: 5, start_ticks: 8812 });
+        assert_eq!(s, Stat { state: 'S', ppid: 6, pgrp: 5, tpgid: 5, waited_ticks: 7 + 8, start_ticks: 8812 });
         assert_eq!(parse_stat("7 (a"), None);
     }
 

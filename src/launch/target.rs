@@ -2,6 +2,7 @@
 
 use super::bystander::Bystander;
 use super::cgroup::{Cgroup, Reading};
+use super::claim::{self, Claim};
 use super::elf::Program;
 use super::pattern::{self, Names};
 use super::signals::Signals;
@@ -13,6 +14,9 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What to run, and how.
 #[derive(Debug, Clone)]
@@ -70,33 +74,51 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     let out = std::path::absolute(&plan.out).unwrap_or_else(|_| plan.out.clone());
     // A folder that cannot be made is the shim's trouble to report: the target runs anyway.
     let _ = std::fs::create_dir_all(pattern::fixed_folder(&out));
-    let mut set = plan.variables.clone();
-    set.push(("MEMSHIM_OUT", out.clone().into_os_string()));
-    let env = preload::target_environment(std::env::vars_os(), &plan.library, &set);
 
     let cgroup = Cgroup::of("self");
     let before = cgroup.as_ref().map(Cgroup::read).unwrap_or_default();
     // Reaped at the very end: what was waited for counts in our rusage.
     let mut bystander = Bystander::start();
+    let names = Names::of_child(0, &plan.argv[0], &job::real_environment);
+    let mut claim = Claim::settle(&out, &names, recorded_in(&plan.library).as_deref());
+    if let Some((path, writer)) = &claim.taken {
+        let (path, instead) = (shortest(path), shortest(&claim.out));
+        eprintln!("memshim: {} is being written by a run that goes on (process {writer}): this one writes {}", path.display(), instead.display());
+    }
+    let out = claim.out.clone();
+    let mut set = plan.variables.clone();
+    set.push(("MEMSHIM_OUT", out.clone().into_os_string()));
+    let env = preload::target_environment(std::env::vars_os(), &plan.library, &set);
     let signals = Signals::install().map_err(StartError::Signals)?;
     let began = outside::monotonic_ns();
     let mut child = spawn::spawn(&plan.argv, &env).map_err(|e| start_error(&plan.argv, &env, e))?;
     let pid = child.id() as i32;
     let mut start_ticks = None;
+    let over = Arc::new(AtomicBool::new(false));
+    let names = Names { pid, ..names };
+    let candidates = move || pattern::candidates(&out, &names);
+    if why_unrecorded(plan, &env).is_some() {
+        claim.release();
+    }
     let seen = watch::until_end(&mut child, bystander.as_mut(), || {
         start_ticks = proc::stat(pid).map(|s| s.start_ticks);
+        let candidates = candidates.clone();
+        let its = move |h: &Value| outside::is_of(h, pid, start_ticks);
+        claim.release_when(move || claim::trace_of(&candidates(), pid, its).is_some(), &over);
         signals.listen()
     });
+    over.store(true, Relaxed);
 
     let after = cgroup.as_ref().map(Cgroup::read).unwrap_or_default();
     let line = outside::line(pid, began, &seen, cgroup.as_ref().map(|c| (c.version(), &before, &after)));
-    let names = Names::of_child(pid, &plan.argv[0], &job::real_environment);
-    let of_target = |p: &PathBuf| outside::header(p).is_some_and(|h| outside::is_of(&h, pid, start_ticks, began));
-    let trace = pattern::candidates(&out, &names).into_iter().find(of_target);
+    let trace = claim::trace_of(&candidates(), pid, |h| outside::is_of(h, pid, start_ticks));
+    // The target itself may have left none and its children may have: theirs is then the run's.
+    let of_run = |p: &PathBuf| !claim.joined && outside::header(p).is_some_and(|h| h["mono_ns"].as_u64().is_some_and(|t| t >= began));
+    let trace = trace.or_else(|| candidates().into_iter().find(of_run));
     let trouble = trace.as_deref().and_then(|t| finish(t, &line).err()).map(|e| e.to_string());
     let trace = trace.map(|t| shortest(&t)).ok_or_else(|| why_no_trace(plan, &env));
     let kills = |r: &Reading| r.oom_kills.unwrap_or(0);
-    let Seen { ended, hwm, children_hwm } = seen;
+    let Seen { ended, hwm, children_hwm, .. } = seen;
     let at_most = line["rusage"]["maxrss"].as_u64();
     Ok(Outcome {
         ended,
@@ -152,18 +174,26 @@ fn start_error(argv: &[OsString], env: &[(OsString, OsString)], e: io::Error) ->
     }
 }
 
+/// The pattern of the run that this process itself is recorded in: its children join that run.
+fn recorded_in(library: &Path) -> Option<OsString> {
+    let loaded = std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains(&*library.to_string_lossy()));
+    std::env::var_os("MEMSHIM_OUT").filter(|_| loaded)
+}
+
 fn why_no_trace(plan: &Plan, env: &[(OsString, OsString)]) -> String {
+    why_unrecorded(plan, env).unwrap_or_else(|| "the library wrote none: see its line on stderr, or ask `memshim doctor`".into())
+}
+
+/// Why there can be no trace of the target, as far as is known beforehand.
+fn why_unrecorded(plan: &Plan, env: &[(OsString, OsString)]) -> Option<String> {
     if plan.variables.iter().any(|(k, v)| *k == "MEMSHIM_MODE" && v == "off") {
-        return "the mode is off".into();
+        return Some("the mode is off".into());
     }
     let program = spawn::find_program(&plan.argv[0], env).map(|p| Program::look(&p));
     if let Some(why) = program.as_ref().and_then(Program::obstacle) {
-        return why;
+        return Some(why);
     }
-    if let Some(why) = preload::unusable_path(&plan.library) {
-        return format!("{}: {why}", plan.library.display());
-    }
-    "the library wrote none: see its line on stderr, or ask `memshim doctor`".into()
+    preload::unusable_path(&plan.library).map(|why| format!("{}: {why}", plan.library.display()))
 }
 
 /// Relative where it lies under the present folder: what a person would type.

@@ -57,6 +57,8 @@ pub struct Seen {
     pub hwm: Option<u64>,
     /// Largest VmHWM sampled of any one descendant.
     pub children_hwm: Option<u64>,
+    /// Processor time of what the target had waited for.
+    pub waited_cpu_ns: Option<u64>,
 }
 
 /// Watches `child` until it has ended and reaps it. The first look comes before `listen`: a short program is over soon.
@@ -76,8 +78,9 @@ pub fn until_end(child: &mut Child, bystander: Option<&mut Bystander>, listen: i
             children_hwm = children_hwm.max(descendants_hwm(pid));
             looked_at_children = Instant::now();
         }
+        let waited_cpu_ns = has_ended(pid).then(|| proc::stat(pid)).flatten().map(|s| s.waited_ticks * proc::NS_A_TICK);
         if let Some(ended) = ended(child) {
-            return Seen { ended, hwm: hwm.most, children_hwm };
+            return Seen { ended, hwm: hwm.most, children_hwm, waited_cpu_ns };
         }
         let pause = (began.elapsed() / 10).clamp(SHORTEST_POLL, LONGEST_POLL);
         match heard.recv_timeout(forward.until_due().map_or(pause, |d| d.min(pause))) {
@@ -123,6 +126,12 @@ fn descendants_hwm(root: i32) -> Option<u64> {
         next += 1;
     }
     most
+}
+
+/// Whether it has ended; it stays to be reaped, and what the kernel says of it to be read.
+fn has_ended(pid: i32) -> bool {
+    let seen = waitid(Id::Pid(Pid::from_raw(pid)), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT);
+    seen.is_ok_and(|s| s != WaitStatus::StillAlive) || seen == Err(nix::errno::Errno::EINVAL)
 }
 
 /// `Some` once the child has ended; it is reaped then. (std keeps the raw status: nix has no name for a death by real-time signal.)

@@ -85,8 +85,10 @@ pub struct Ended {
     pub main_stack: Bytes,
     pub hwm: Bytes,
     pub snapshots: Vec<Value>,
-    /// `self` and `children` of the last snapshot.
-    pub own_usage: Option<Value>,
+    /// Processor time of the process, its images before this one included, at the first look and at the last; ns.
+    pub cpu_first: Option<u64>,
+    pub cpu_last: Option<u64>,
+    /// `children` of the last snapshot.
     pub children_usage: Option<Value>,
     pub own: Option<Value>,
     pub bad_kinds: u64,
@@ -269,7 +271,13 @@ impl Image {
                 }
                 self.end.end = Some(end);
             }
-            Line::Outside(outside) => self.end.outside = Some(outside),
+            Line::Outside(outside) => {
+                // Who was killed went on until then.
+                if self.end.end.is_none() && outside.get("status").is_some_and(Value::is_object) {
+                    self.at(outside.get("t").and_then(Value::as_u64).unwrap_or(0));
+                }
+                self.end.outside = Some(outside);
+            }
             Line::Header(_) | Line::Process(_) | Line::Unknown => {}
         }
     }
@@ -308,6 +316,8 @@ impl Image {
         self.at(rss.t);
         self.end.hwm = self.end.hwm.max(Bytes(rss.hwm));
         self.end.main_stack = self.end.main_stack.max(Bytes(rss.stk));
+        self.end.cpu_first = self.end.cpu_first.or(rss.cpu);
+        self.end.cpu_last = self.end.cpu_last.max(rss.cpu);
         if rss.rss == 0 {
             return;
         }
@@ -334,13 +344,14 @@ impl Image {
             shmem: number("shmem"),
             hugetlb: number("hugetlb"),
             stk: number("stk"),
+            cpu: snap.get("self").and_then(cpu_of_usage),
         };
         let heap = snap.get("live").and_then(Value::as_i64).map(|live| self.with_inherited(live));
         self.read_rss(rss, heap);
         if let Some(live) = snap.get("live").and_then(Value::as_i64) {
             self.counts.saw(live, snap.get("blocks").and_then(Value::as_i64), number("t"));
         }
-        for (key, keep) in [("self", &mut self.end.own_usage), ("children", &mut self.end.children_usage), ("own", &mut self.end.own)] {
+        for (key, keep) in [("children", &mut self.end.children_usage), ("own", &mut self.end.own)] {
             if let Some(v) = snap.get(key) {
                 *keep = Some(v.clone());
             }
@@ -440,6 +451,12 @@ impl Image {
             seen: self.end,
         }
     }
+}
+
+/// User and system time of a `rusage` object, in nanoseconds.
+pub fn cpu_of_usage(usage: &Value) -> Option<u64> {
+    let ns = |key: &str| usage.get(key).and_then(Value::as_u64);
+    ns("utime_ns")?.checked_add(ns("stime_ns")?)
 }
 
 /// The first, the last, and evenly chosen ones between, at most `most`.

@@ -76,10 +76,11 @@ impl Images<'_> {
             }
             Line::Outside(outside) => {
                 let pid = outside.get("pid").and_then(serde_json::Value::as_u64);
-                let whose = self.all.iter().rposition(|i| Some(i.header.pid as u64) == pid).or(self.current);
-                match whose {
-                    Some(i) => self.all[i].read(Line::Outside(outside)),
-                    None => self.homeless += 1,
+                let whose = self.all.iter().rposition(|i| Some(i.header.pid as u64) == pid);
+                match (whose, self.current) {
+                    (Some(i), _) => self.all[i].read(Line::Outside(outside)),
+                    (None, Some(i)) => self.all[i].read(Line::Outside(of_everybody(outside))),
+                    (None, None) => self.homeless += 1,
                 }
             }
             line => match self.current {
@@ -100,6 +101,14 @@ impl Images<'_> {
             }
         };
     }
+}
+
+/// What was seen of a process that the file does not know, less what is true of that process alone.
+fn of_everybody(mut outside: serde_json::Value) -> serde_json::Value {
+    if let Some(line) = outside.as_object_mut() {
+        line.retain(|key, _| ["type", "t", "wall_ns", "cgroup", "slurm"].contains(&key.as_str()));
+    }
+    outside
 }
 
 /// Reads a file and the spools that belong to its images.

@@ -239,6 +239,8 @@ pub struct Rss {
     pub shmem: u64,
     pub hugetlb: u64,
     pub stk: u64,
+    /// Processor time of the process so far, ns.
+    pub cpu: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,83 +1,17 @@
 //! Which file of the run is this process's: opening it, joining a run, putting an earlier one aside.
 //!
 //! The first process of a run creates `trace.jsonl`; every process of the run holds a shared lock (`flock`) on it while it lives, also
-//! after the first has ended. So a newcomer knows: a file that can be locked exclusively is of an earlier run and is renamed; else it
-//! joins, with a file of its own in `trace.d`. This needs no variable in anybody's environment and works across pid namespaces.
+//! after the first has ended. So a newcomer knows: a file that can be locked exclusively is of an earlier run and is renamed (`aside`);
+//! else it joins, with a file of its own in `trace.d`. This needs no variable in anybody's environment and works across pid namespaces.
 
+use super::aside::{folder, is_over, put_aside};
+use super::head::{Head, count_headers, mine, read_head};
 use super::{PATH, SINK, length};
 use crate::config::CONFIG;
 use crate::sys::sys;
 use crate::text::Text;
 use crate::{lines, proc, sys, zst};
 use core::ffi::c_int;
-
-/// What the first line of a trace says of its process.
-struct Head {
-    pid: u64,
-    start: u64,
-    ns: u64,
-    run: u64,
-    wall: u64,
-}
-
-fn number_after(text: &[u8], key: &[u8]) -> u64 {
-    let Some(at) = text.windows(key.len()).position(|w| w == key) else { return 0 };
-    let rest = text.get(at + key.len()..).unwrap_or(b"");
-    let n = rest.iter().position(|c| !c.is_ascii_digit()).unwrap_or(rest.len());
-    crate::config::number(rest.get(..n).unwrap_or(b"")).unwrap_or(0)
-}
-
-fn read_head(fd: c_int) -> Option<Head> {
-    let mut b = [0u8; 512];
-    // SAFETY: b is 512 bytes.
-    let n = unsafe { sys::pread(fd, b.as_mut_ptr(), 512, 0) };
-    let s = b.get(..n.max(0) as usize).unwrap_or(b"");
-    // Of a compressed trace the header's frame is a raw one.
-    let s = if s.starts_with(&zst::MAGIC) { s.get(zst::RAW_HEAD..).unwrap_or(b"") } else { s };
-    if !s.starts_with(b"{\"type\":\"header\"") {
-        return None;
-    }
-    let at = s.windows(7).position(|w| w == b"\"run\":\"")? + 7;
-    let mut run = 0u64;
-    for c in s.get(at..at + 16)? {
-        run = run << 4 | (if c.is_ascii_digit() { c - b'0' } else { c.wrapping_sub(b'a' - 10) & 15 }) as u64;
-    }
-    Some(Head {
-        pid: number_after(s, b"\"pid\":"),
-        start: number_after(s, b"\"start_ticks\":"),
-        ns: number_after(s, b"\"pid_ns\":"),
-        run,
-        wall: number_after(s, b"\"wall_ns\":"),
-    })
-}
-
-/// How many headers a process's file holds: the number of images before this one.
-fn count_headers(fd: c_int) -> u32 {
-    let mut b = [0u8; 4096];
-    let (mut at, mut n, mut line_start) = (0u64, 0u32, true);
-    const HEAD: &[u8] = b"{\"type\":\"header\"";
-    let mut matched = 0;
-    loop {
-        // SAFETY: b is 4096 bytes.
-        let got = unsafe { sys::pread(fd, b.as_mut_ptr(), b.len(), at) };
-        if got <= 0 {
-            return n;
-        }
-        for &c in b.get(..got as usize).unwrap_or(b"") {
-            if line_start {
-                matched = 0;
-            }
-            line_start = c == b'\n';
-            if HEAD.get(matched) == Some(&c) {
-                matched += 1;
-                n += (matched == HEAD.len()) as u32;
-            } else {
-                matched = usize::MAX;
-            }
-        }
-        at += got as u64;
-    }
-}
 
 /// What came of opening.
 pub enum Opened {
@@ -153,8 +87,7 @@ pub fn open() -> Opened {
                 SINK.lock = fd;
                 return Opened::Ready { header_due: true };
             }
-            if sys!(libc::SYS_flock, fd, libc::LOCK_EX | libc::LOCK_NB) == 0 {
-                // Nobody of that run lives any more.
+            if is_over(fd, out, head.as_ref(), me_ns) {
                 put_aside(fd, out, head.map_or(0, |h| h.wall));
                 sys::close(fd);
                 continue;
@@ -215,9 +148,23 @@ pub fn open_child() -> Opened {
     }
 }
 
-fn mine(h: &Head, ns: u64) -> bool {
-    // SAFETY: set at the start.
-    unsafe { h.pid == SINK.me.0 as u64 && h.start == SINK.me.1 && h.ns == ns }
+/// Takes the run's lock again, after the program has closed it.
+///
+/// # Safety
+/// The lock of the drain is held.
+pub(super) unsafe fn lock_again() {
+    // SAFETY: the path is zero-terminated; descriptors are ours.
+    unsafe {
+        let out = &*(&raw const CONFIG.out);
+        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NOCTTY | libc::O_NONBLOCK;
+        let fd = sys::move_high(sys::openat(libc::AT_FDCWD, out.as_ptr(), flags, 0));
+        if fd >= 0 && read_head(fd).is_some_and(|h| h.run == SINK.run) {
+            sys!(libc::SYS_flock, fd, libc::LOCK_SH | libc::LOCK_NB);
+            SINK.lock = fd;
+        } else {
+            sys::close(fd);
+        }
+    }
 }
 
 fn new_run() -> u64 {
@@ -303,14 +250,6 @@ unsafe fn create_first(out: &[u8]) -> Result<(), i32> {
     }
 }
 
-/// Writes the folder of further processes into `t`: `trace.jsonl` → `trace.d`.
-fn folder(t: &mut Text, out: &[u8]) {
-    let name = out.get(..length(out)).unwrap_or(b"");
-    let name = name.strip_suffix(b".zst").unwrap_or(name);
-    let name = name.strip_suffix(b".jsonl").unwrap_or(name);
-    t.bytes(name).str(".d");
-}
-
 fn member_path(buf: &mut [u8; PATH], out: &[u8], n: u32) {
     let mut t = Text::over(buf);
     folder(&mut t, out);
@@ -376,57 +315,5 @@ unsafe fn open_own_again(out: &[u8], ns: u64) -> bool {
             }
         }
         false
-    }
-}
-
-/// Renames a finished run's files: `trace.jsonl` → `trace.<its start>.jsonl`, with its folder and its spool.
-unsafe fn put_aside(fd: c_int, out: &[u8], wall: u64) {
-    let mut to = [0u8; PATH];
-    let mut from = [0u8; PATH];
-    // SAFETY: paths are zero-terminated; one thread.
-    unsafe {
-        // Renamed by somebody else meanwhile?
-        let again = sys::openat(libc::AT_FDCWD, out.as_ptr(), libc::O_RDONLY | libc::O_NOFOLLOW, 0);
-        let same = again >= 0 && sys::identity(again) == sys::identity(fd);
-        sys::close(again);
-        if !same {
-            return;
-        }
-        let name = out.get(..length(out)).unwrap_or(b"");
-        let (stem, zst) = name.strip_suffix(b".zst").map_or((name, &b""[..]), |s| (s, b".zst"));
-        let (stem, ext) = stem.strip_suffix(b".jsonl").map_or((stem, &b""[..]), |s| (s, b".jsonl"));
-        for n in 0..1000u64 {
-            let aside = |t: &mut Text| {
-                t.bytes(stem).str(".").stamp(if wall == 0 { sys::wall() } else { wall });
-                if n > 0 {
-                    t.str("-").num(n);
-                }
-            };
-            let mut t = Text::over(&mut to);
-            aside(&mut t);
-            t.bytes(ext).bytes(zst).str("\0");
-            let r = sys!(libc::SYS_renameat2, libc::AT_FDCWD, out.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::RENAME_NOREPLACE);
-            if r == -libc::EEXIST as i64 {
-                continue;
-            }
-            if r == -libc::EINVAL as i64 || r == -libc::ENOSYS as i64 {
-                sys!(libc::SYS_rename, out.as_ptr(), to.as_ptr());
-            }
-            for suffix in [".spool", ".d"] {
-                let mut f = Text::over(&mut from);
-                let mut t = Text::over(&mut to);
-                aside(&mut t);
-                if suffix == ".d" {
-                    folder(&mut f, out);
-                    t.str(".d\0");
-                } else {
-                    f.bytes(name).str(suffix);
-                    t.bytes(ext).bytes(zst).str(suffix).str("\0");
-                }
-                f.str("\0");
-                sys!(libc::SYS_rename, from.as_ptr(), to.as_ptr());
-            }
-            return;
-        }
     }
 }

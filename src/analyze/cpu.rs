@@ -1,0 +1,75 @@
+//! How much processor time did an image take? By its own last word, or, where it was killed before that, by what was seen from outside.
+//!
+//! The kernel counts by process: an exec'd image begins with what the images before it took, and `rusage` from outside has in it
+//! what the process waited for. Both are taken out, so that the images of a run can be added up.
+
+use crate::model::image::{ImageEnd, cpu_of_usage};
+use serde_json::Value;
+
+/// Seconds; `None` where nobody looked.
+pub fn seconds(image: &ImageEnd) -> Option<f64> {
+    let seen = &image.seen;
+    let before = if image.header.exec > 0 { seen.cpu_first.unwrap_or(0) } else { 0 };
+    // A process that ended by itself was asked last of all.
+    let outside = seen.outside.as_ref().filter(|_| seen.end.is_none()).and_then(from_outside);
+    let last = seen.cpu_last.max(outside)?;
+    Some(last.saturating_sub(before) as f64 / 1e9)
+}
+
+/// What the process itself took, of `rusage` over it and what it waited for.
+fn from_outside(outside: &Value) -> Option<u64> {
+    let waited = outside.get("waited_cpu_ns").and_then(Value::as_u64)?;
+    Some(cpu_of_usage(outside.get("rusage")?)?.saturating_sub(waited))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::image::{Image, Interest};
+    use crate::trace::line::{Header, Line, parse};
+    use serde_json::json;
+
+    fn image(exec: u32, lines: &[Value]) -> ImageEnd {
+        let mut image = Image::new(Header { exec, ..Header::default() }, &Interest::default());
+        for line in lines {
+            let Ok(line) = parse(line.to_string().as_bytes()) else { panic!("{line}") };
+            assert!(!matches!(line, Line::Unknown));
+            image.read(line);
+        }
+        image.finish()
+    }
+
+    fn snap(ms: u64) -> Value {
+        json!({"type": "snap", "t": 5, "why": "peak", "self": {"utime_ns": ms * 1_000_000, "stime_ns": 0}})
+    }
+
+    fn outside(ms: u64, waited_ms: u64) -> Value {
+        json!({"type": "outside", "t": 9, "pid": 1, "rusage": {"utime_ns": ms * 1_000_000, "stime_ns": 0}, "waited_cpu_ns": waited_ms * 1_000_000})
+    }
+
+    #[test]
+    fn of_a_killed_process_it_is_what_was_seen_from_outside() {
+        assert_eq!(seconds(&image(0, &[snap(10), outside(900, 0)])), Some(0.9));
+        assert_eq!(seconds(&image(0, &[snap(10), outside(900, 300)])), Some(0.6), "not what it waited for");
+        assert_eq!(seconds(&image(0, &[snap(700), outside(900, 300)])), Some(0.7), "ticks are coarse: what was seen was taken");
+    }
+
+    #[test]
+    fn between_snapshots_samples_say_it() {
+        let rss = json!({"type": "rss", "t": 7, "rss": 1, "cpu": 40_000_000});
+        assert_eq!(seconds(&image(0, &[snap(10), rss])), Some(0.04));
+    }
+
+    #[test]
+    fn an_ended_process_has_said_it_itself() {
+        let end = json!({"type": "end", "t": 8, "how": "exit", "code": 0});
+        assert_eq!(seconds(&image(0, &[snap(850), end, outside(900, 300)])), Some(0.85));
+    }
+
+    #[test]
+    fn an_image_after_an_exec_begins_at_zero() {
+        assert_eq!(seconds(&image(2, &[snap(500), snap(600)])), Some(0.1));
+        assert_eq!(seconds(&image(2, &[snap(500), outside(900, 0)])), Some(0.4));
+        assert_eq!(seconds(&image(0, &[])), None);
+    }
+}
