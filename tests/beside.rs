@@ -66,7 +66,8 @@ fn two_runs_of_one_name_have_a_trace_each_with_their_own_peak() {
     let both = [Holder::start(dir.join("a"), 96, &trace, true, false), Holder::start(dir.join("b"), 16, &trace, true, false)];
     wait_until("both", || both.iter().all(Holder::is_ready));
     let said: Vec<String> = both.into_iter().map(|h| lossy(&h.let_go().stderr)).collect();
-    let moved = |s: &&String| s.contains("is being written by a run that goes on") && s.contains("this one writes") && s.contains("t.2.jsonl");
+    let moved =
+        |s: &&String| s.contains("is being written by a run that goes on") && s.contains("this one writes") && s.contains("t.2.jsonl");
     assert_eq!(said.iter().filter(moved).count(), 1, "{said:?}");
     let mut peaks = Vec::new();
     for name in ["t.jsonl", "t.2.jsonl"] {

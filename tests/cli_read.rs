@@ -83,7 +83,8 @@ fn a_forked_childs_heap_at_its_peak_holds_what_it_inherited() {
 fn a_trace_that_cannot_be_read_is_exit_3_and_says_why() {
     let o = memshim(&["analyze", "/no/such/trace.jsonl"]);
     assert_eq!(o.status.code(), Some(3));
-    assert_eq!(err(&o), "memshim: /no/such/trace.jsonl: No such file or directory (os error 2)\n", "the cause once");
+    let fix = "name a trace, or a folder of traces (`memshim run -- PROGRAM` writes trace.jsonl)";
+    assert_eq!(err(&o), format!("memshim: /no/such/trace.jsonl: not there: {fix}\n"), "the cause once");
     with_trace("hello\n", |path| {
         let o = memshim(&["analyze", path]);
         assert_eq!(o.status.code(), Some(3));
@@ -241,5 +242,65 @@ fn missing_names_are_said_with_the_owners() {
     with_trace(text, |path| {
         let text = out(&memshim(&["analyze", path]));
         assert!(text.contains("names of /no/such/libgone.so"), "{text}");
+    });
+}
+
+#[test]
+fn who_stops_reading_hears_nothing_more() {
+    with_trace(TRACE, |path| {
+        for verb in [&["analyze"][..], &["analyze", "--json"], &["pack", "-o"]] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut args: Vec<String> = verb.iter().map(|a| a.to_string()).collect();
+            if verb[0] == "pack" {
+                args.push(dir.path().join("packed").display().to_string());
+            }
+            args.push(path.into());
+            let (read, write) = std::io::pipe().unwrap();
+            drop(read);
+            let mut command = Command::new(assert_cmd::cargo::cargo_bin!("memshim"));
+            let o = command.args(&args).stdout(write).stderr(std::process::Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+            assert_eq!((o.status.code(), err(&o)), (Some(141), String::new()), "{verb:?}");
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_done_as_asked_is_a_usage_error_that_names_the_fix() {
+    with_trace(TRACE, |path| {
+        let folder = std::path::Path::new(path).parent().unwrap().to_str().unwrap();
+        for (args, fix) in [
+            (vec!["analyze", path, "--sites", "--top", "0"], "write 1 or more"),
+            (vec!["analyze", path, "--at", "-1"], "write seconds since the start"),
+            (vec!["analyze", path, "--pid", "7"], "there is 42"),
+            (vec!["analyze", path, "--symbols", path], "name a folder"),
+            (vec!["analyze", path, "--suppressions", "/proc/x"], "--suppressions /proc/x"),
+            (vec!["pack", "-o", folder, path], "name a folder that is not there yet"),
+            (vec!["analyze"], "<TRACE>"),
+        ] {
+            let o = memshim(&args);
+            assert_eq!(o.status.code(), Some(2), "{args:?}: {}", err(&o));
+            assert!(err(&o).contains(fix), "{args:?}: {}", err(&o));
+        }
+        let o = memshim(&["analyze", "/proc/x"]);
+        assert_eq!(o.status.code(), Some(3));
+        assert!(err(&o).contains("name a trace"), "{}", err(&o));
+    });
+}
+
+#[test]
+fn no_error_is_said_twice() {
+    with_trace(TRACE, |path| {
+        let folder = std::path::Path::new(path).parent().unwrap().to_str().unwrap();
+        for args in [
+            vec!["analyze", path, "--suppressions", folder],
+            vec!["analyze", "/proc/self/mem"],
+            vec!["export", "--to", "svg", "-o", "/proc/x", path],
+            vec!["pack", "-o", "/proc/x", path],
+        ] {
+            let said = err(&memshim(&args));
+            let parts: Vec<&str> = said.trim_start_matches("memshim: ").trim().split(": ").collect();
+            assert!(parts.iter().enumerate().all(|(i, part)| !parts[..i].contains(part)), "{said}");
+            assert!(said.lines().count() == 1 && parts.len() > 1, "{said}");
+        }
     });
 }

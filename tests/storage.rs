@@ -125,3 +125,39 @@ fn a_heap_that_is_not_seen_is_said_to_be_so() {
         assert!(support::lossy(&text.stdout).contains("not seen: the allocator is "), "{}", support::lossy(&text.stdout));
     }
 }
+
+/// Bytes of all traces of a family, and how many images wrote them.
+fn family(trace: &Path) -> (u64, u64) {
+    let beside = std::fs::read_dir(trace.with_extension("d")).into_iter().flatten().flatten().map(|e| e.path());
+    let traces = beside.filter(|p| p.extension().is_some_and(|e| e == "jsonl")).chain([trace.to_path_buf()]);
+    let texts: Vec<String> = traces.map(|p| std::fs::read_to_string(p).expect("a trace")).collect();
+    let images = texts.iter().flat_map(|t| t.lines()).filter(|l| l.starts_with("{\"type\":\"header\"")).count();
+    (texts.iter().map(|t| t.len() as u64).sum(), images as u64)
+}
+
+/// What an image's own header and last lines may take, beyond the cap where that is reached.
+const AN_IMAGE: u64 = 8 << 10;
+
+#[test]
+fn a_cap_holds_for_all_processes_of_a_run_together() {
+    for (mode, children, cap) in [("full", 0, 256 << 10), ("full", 8, 1 << 20), ("fast", 8, 256 << 10), ("full", 40, 512 << 10)] {
+        let dir = support::fresh_dir("storage_family");
+        let trace = dir.join("t.jsonl");
+        let program = support::build("brood.c", "brood", &[]);
+        let mut command = Command::new(program);
+        command.args([children.to_string(), "30000".into()]).env("MEMSHIM_MODE", mode).env("MEMSHIM_MAX", cap.to_string());
+        command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_OUT", &trace).env("MEMSHIM_SAMPLE", "4KiB");
+        let ran = support::Session::start(&mut command, &dir).finish(std::time::Duration::from_secs(60));
+        assert_eq!(ran.end(), "exit 0", "{}", support::lossy(&ran.stderr));
+        let (bytes, images) = family(&trace);
+        assert!(images > children && bytes > cap / 2, "{mode}: {bytes} bytes by {images} images");
+        assert!(bytes <= cap + (images - 1) * AN_IMAGE, "{mode}: {bytes} bytes by {images} images, more than {cap}");
+        let report: Value = serde_json::from_str(&support::analyze(&trace).unwrap()).unwrap();
+        for run in report["runs"].as_array().unwrap() {
+            let number = |key: &str| run["events"][key].as_u64().unwrap();
+            assert_eq!(number("counted"), number("recorded") + number("lost"), "{mode}: {}", run["events"]);
+            // The images that exec leave at once; all others allocate.
+            assert!(run["end"]["kind"] == "exec" || run["heap"]["allocs"].as_u64() >= Some(30_000), "{mode}: {}", run["heap"]);
+        }
+    }
+}

@@ -4,7 +4,7 @@
 use crate::elf::weak_symbol;
 use crate::text::Text;
 use core::ffi::{CStr, c_char};
-use memshim_format::value::{bytes, interval};
+use memshim_format::value::{bytes, globs, interval};
 
 /// Recording modes, as stored in a [`crate::lane::Hot`]. 0 is a lane not set up.
 pub const FAST: u32 = 1;
@@ -134,6 +134,9 @@ pub fn read() {
                 match name {
                     b"SLURM_JOB_ID" | b"PBS_JOBID" | b"LSB_JOBID" => CONFIG.job = at,
                     b"MEMSHIM_OUT" => out = at,
+                    b"MEMSHIM_INCLUDE" | b"MEMSHIM_EXCLUDE" if !value.is_empty() && globs(value).next().is_none() => {
+                        complain(name, value, "names of programs, such as python*,solver")
+                    }
                     b"MEMSHIM_INCLUDE" => CONFIG.include = at,
                     b"MEMSHIM_EXCLUDE" => CONFIG.exclude = at,
                     _ => setting(name, value),
@@ -183,15 +186,35 @@ unsafe fn setting(name: &[u8], value: &[u8]) {
         },
         b"MEMSHIM_INTERVAL" => interval(value).map_or(Err("a time from 1ms to 1h, such as 100ms"), |v| set(&mut c.interval_ns, v)),
         b"MEMSHIM_BIG" => bytes(value).map_or(Err("a size such as 64KiB"), |v| set(&mut c.big, v.max(1) as usize)),
-        b"MEMSHIM_SAMPLE" => bytes(value).map_or(Err("a size such as 512KiB"), |v| set(&mut c.sample, v.max(1) as usize)),
-        b"MEMSHIM_MAX" => bytes(value).map_or(Err("a size such as 2GiB"), |v| set(&mut c.max, v)),
+        b"MEMSHIM_SAMPLE" => match bytes(value) {
+            None | Some(0) => Err("a size of 1 or more, such as 512KiB"),
+            Some(v) => set(&mut c.sample, v as usize),
+        },
+        b"MEMSHIM_MAX" => match bytes(value) {
+            None | Some(0) => Err("a size of 1 or more, such as 2GiB"),
+            Some(v) => set(&mut c.max, v),
+        },
         _ => Ok(()),
     };
-    if let Err(form) = good {
-        let mut t = Text::over(&mut c.complaint);
-        t.bytes(b"memshim: ").bytes(name).bytes(b"=").bytes(value.get(..value.len().min(80)).unwrap_or(b""));
-        t.bytes(b" is not understood; give ").bytes(form.as_bytes()).bytes(b". The default is used.\n");
+    // What is set to nothing is not set: job scripts hand variables on that way.
+    if value.is_empty() {
+        return;
     }
+    if let Err(form) = good {
+        // SAFETY: the caller's promise.
+        unsafe { complain(name, value, form) };
+    }
+}
+
+/// A line about a value that can't be used, to be said once stderr is known.
+///
+/// # Safety
+/// One thread.
+unsafe fn complain(name: &[u8], value: &[u8], form: &str) {
+    // SAFETY: the caller's promise.
+    let mut t = Text::over(unsafe { &mut *(&raw mut CONFIG.complaint) });
+    t.bytes(b"memshim: ").bytes(name).bytes(b"=").bytes(value.get(..value.len().min(80)).unwrap_or(b""));
+    t.bytes(b" is not understood; give ").bytes(form.as_bytes()).bytes(b". The default is used.\n");
 }
 
 fn set<T>(place: &mut T, v: T) -> Result<(), &'static str> {
@@ -273,7 +296,7 @@ unsafe fn expand(pattern: &[u8]) {
 pub fn program_wanted(name: &[u8]) -> bool {
     // SAFETY: zero-terminated values of the environment, read-only since the start.
     unsafe {
-        let listed = |list: *const c_char| CStr::from_ptr(list).to_bytes().split(|c| *c == b',').any(|g| glob(g, name));
+        let listed = |list: *const c_char| globs(CStr::from_ptr(list).to_bytes()).any(|g| glob(g, name));
         (CONFIG.include.is_null() || *CONFIG.include == 0 || listed(CONFIG.include))
             && (CONFIG.exclude.is_null() || *CONFIG.exclude == 0 || !listed(CONFIG.exclude))
     }

@@ -277,7 +277,8 @@ unsafe fn refuse(what: &str, errno: i32) {
     unsafe {
         let out = &*(&raw const CONFIG.out);
         let n = out.iter().position(|c| *c == 0).unwrap_or(0).min(400);
-        t.str("memshim: ").str(what).str(" ").bytes(out.get(..n).unwrap_or(b"")).str(": ").str(sink::reason(errno));
+        let path = out.get(..n).unwrap_or(b"");
+        t.str("memshim: ").str(what).str(" ").bytes(path).str(": ").str(sink::reason_of(errno, path));
         t.str("; the program runs on, not recorded. Set MEMSHIM_OUT to a path that can be written.\n");
         sink::complain(t.as_bytes());
     }

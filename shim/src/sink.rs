@@ -6,13 +6,15 @@
 mod aside;
 mod family;
 mod head;
+mod tally;
 mod words;
 
 pub use family::{Opened, open, open_child};
+pub use tally::PRIVATE;
 pub use words::end_in_trouble;
 use words::{keep_cut, last_words};
 
-use crate::config::{CONFIG, COUNT, FAST};
+use crate::config::{CONFIG, COUNT, FAST, FULL};
 use crate::spool::{self, SPOOL};
 use crate::sys::{self, sys};
 use crate::text::Text;
@@ -20,6 +22,9 @@ use crate::{lane, lines, writer, zst};
 use libc::c_int;
 
 const PATH: usize = 4200;
+
+/// Of the cap, so much is kept back for the lines that come after it: counts, the last snapshot, the end.
+const LAST_LINES: u64 = 8 << 10;
 
 /// The trace of this process.
 pub struct Sink {
@@ -45,6 +50,8 @@ pub struct Sink {
     lowered: u32,
     /// The cap is reached: lines are left out.
     capped: bool,
+    /// But for the last ones, which are being written.
+    last: bool,
     /// errno that ended the writing, 0 while all is well.
     pub trouble: i32,
     /// Where this image's header ends: never cut below.
@@ -92,6 +99,7 @@ pub static mut SINK: Sink = Sink {
     packed: false,
     lowered: 0,
     capped: false,
+    last: false,
     trouble: 0,
     begin: 0,
     cuts: [Cut { at: 0, open: false, recorded: 0 }; 2],
@@ -120,8 +128,13 @@ fn length(path: &[u8]) -> usize {
 pub fn write(text: &[u8]) -> bool {
     // SAFETY: the drain's lock is held or only one thread exists.
     unsafe {
-        if SINK.trouble != 0 || text.is_empty() || SINK.capped {
+        if SINK.trouble != 0 || text.is_empty() || SINK.capped && !SINK.last {
             return SINK.trouble == 0;
+        }
+        if SINK.begin != 0 && SINK.lowered != COUNT && !SINK.last && tally::total() + text.len() as u64 + LAST_LINES > CONFIG.max {
+            lower(COUNT);
+            SINK.capped = true;
+            return true;
         }
         let mut head = [0u8; 128];
         let mut tail = [0u8; 128];
@@ -139,42 +152,38 @@ pub fn write(text: &[u8]) -> bool {
         } else {
             zst::pack(text, |b| put([b, b"", b""]))
         };
-        if good {
-            keep_below_cap();
+        if good && SINK.begin != 0 && SINK.lowered == 0 && CONFIG.mode == FULL && tally::total() >= CONFIG.max / 4 * 3 {
+            lower(FAST);
         }
         good
     }
 }
 
-/// Lowers what is recorded as the trace nears its cap: full → fast at three quarters, then totals only.
-unsafe fn keep_below_cap() {
+/// Lowers what is recorded, as the run nears its cap: full → fast at three quarters, then totals only.
+unsafe fn lower(mode: u32) {
     // SAFETY: the lock is held.
     unsafe {
-        if SINK.written < CONFIG.max / 4 * 3 || SINK.lowered == COUNT {
-            return;
-        }
-        let mode = if SINK.written >= CONFIG.max || CONFIG.mode == FAST { COUNT } else { FAST };
-        if mode == COUNT && SINK.written < CONFIG.max || SINK.lowered == mode {
-            return;
-        }
         SINK.lowered = mode;
         CONFIG.mode = mode;
         lines::mode_lowered(mode);
         lane::switch_mode(mode);
-        SINK.capped = mode == COUNT;
     }
 }
 
-/// The last lines of an image are written whatever the cap. True: the cap was reached, and what is pending is of what was left out.
-pub fn lift_cap() -> bool {
+/// Writes the last lines of an image, whatever the cap.
+pub fn beyond_cap(what: impl FnOnce()) {
     // SAFETY: the lock is held.
-    unsafe { core::mem::replace(&mut SINK.capped, false) }
+    unsafe {
+        SINK.last = true;
+        what();
+        SINK.last = false;
+    }
 }
 
-/// The cap holds again: the image goes on after all.
-pub fn restore_cap() {
+/// Whether the cap is reached: what is pending is of what is left out.
+pub fn is_capped() -> bool {
     // SAFETY: the lock is held.
-    unsafe { SINK.capped = true };
+    unsafe { SINK.capped }
 }
 
 /// Whether lines get into the file.
@@ -217,6 +226,7 @@ unsafe fn put(parts: [&[u8]; 3]) -> bool {
             done += r as usize;
         }
         SINK.written += total as u64;
+        tally::add(total as u64);
         if !SPOOL.base.is_null() {
             // Of another process's file nobody knows how much is whole.
             (*spool::header()).trace_len.store(if SINK.foreign { u64::MAX } else { SINK.written }, core::sync::atomic::Ordering::Release);
@@ -305,6 +315,17 @@ unsafe fn fail(errno: i32) -> bool {
     false
 }
 
+/// What an errno of making or opening the file of this name means to a user.
+pub fn reason_of(errno: i32, path: &[u8]) -> &'static str {
+    let mut folder = [0u8; PATH];
+    let slash = path.iter().rposition(|c| *c == b'/').unwrap_or(0);
+    let mut t = Text::over(&mut folder);
+    t.bytes(path.get(..slash).unwrap_or(b"")).str("/\0");
+    // SAFETY: zero-terminated; only asked.
+    let there = || unsafe { sys!(libc::SYS_access, folder.as_ptr(), 0) == 0 };
+    if errno == libc::ENOENT && there() { "no file can be made in that folder" } else { reason(errno) }
+}
+
 /// What an errno of a write or open means to a user.
 pub fn reason(errno: i32) -> &'static str {
     match errno {
@@ -314,6 +335,8 @@ pub fn reason(errno: i32) -> &'static str {
         libc::EACCES | libc::EPERM => "permission denied",
         libc::ENOENT => "no such folder",
         libc::EISDIR => "it is a folder",
+        libc::ENOTDIR => "a part of its path is a file and no folder",
+        libc::ENAMETOOLONG => "its name is too long",
         libc::EROFS => "read-only file system",
         libc::EMFILE | libc::ENFILE => "no file descriptor left",
         libc::EBADF => "the program closed its file and it cannot be opened again",

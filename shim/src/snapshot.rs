@@ -393,6 +393,7 @@ pub fn own(t: &mut Text) {
             + lines::PRIVATE
             + writer::PRIVATE
             + zst::private()
+            + sink::PRIVATE
             + crate::callers::private()
             + crate::phases::PRIVATE;
         t.str(",\"own\":{\"spool\":").num(SPOOL.bytes).field("private", private as u64).field("table", table);

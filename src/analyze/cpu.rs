@@ -32,7 +32,8 @@ mod tests {
     fn image(exec: u32, lines: &[Value]) -> ImageEnd {
         let mut image = Image::new(Header { exec, ..Header::default() }, &Interest::default());
         for line in lines {
-            let Ok(line) = parse(line.to_string().as_bytes()) else { panic!("{line}") };
+            let text = line.to_string();
+            let Ok(line) = parse(text.as_bytes()) else { panic!("{text}") };
             assert!(!matches!(line, Line::Unknown));
             image.read(line);
         }

@@ -11,8 +11,9 @@ pub struct Suppressions(Vec<String>);
 /// Why a file of suppressions can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{path}: {source}")]
-    Unreadable { path: String, source: std::io::Error },
+    // The cause is in the text: whoever prints the chain would print it again.
+    #[error("{path}: {cause}: name a file of `leak:PATTERN` lines")]
+    Unreadable { path: String, cause: std::io::Error },
     #[error(
         "{path}:{line}: `{text}` is not `leak:PATTERN` (a part of a function's, file's or module's name; `*` for anything, `^` and `$` for its ends)"
     )]
@@ -22,7 +23,7 @@ pub enum Error {
 impl Suppressions {
     pub fn read(path: &Path) -> Result<Suppressions, Error> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Unreadable { path: shown.clone(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|cause| Error::Unreadable { path: shown.clone(), cause })?;
         Self::parse(&text).map_err(|(line, text)| Error::Line { path: shown, line, text })
     }
 

@@ -1,7 +1,7 @@
 //! `memshim analyze`: traces in, one screen (or JSON) out.
 
 use super::sites::Sites;
-use super::{exit, usage, value};
+use super::{bail_usage, exit, value};
 use crate::analyze::{self, Options};
 use crate::model::load::Progress;
 use crate::output::text::{self, Style};
@@ -27,7 +27,7 @@ EXAMPLES
   memshim analyze trace.jsonl --sites --at 1.5    what was live 1.5 s after the start
   memshim analyze trace.jsonl --json | jq '.runs[0].heap.peak_bytes'
 
-EXIT STATUS 0 done, 2 usage, 3 a trace cannot be read.";
+EXIT STATUS 0 done, 2 usage, 3 a trace cannot be read; 141 who read the output went away.";
 
 const FIRST_SHOWN_AFTER: Duration = Duration::from_secs(1);
 const REDRAWN_EVERY: Duration = Duration::from_millis(100);
@@ -66,7 +66,9 @@ impl Analyze {
         self.sites.apply(&mut options)?;
         let report = with_progress(&self.traces, |progress| analyze::analyze(&self.traces, &options, progress))?;
         if let Some(pid) = self.pid.filter(|&pid| report.runs.iter().all(|r| r.pid != pid)) {
-            return Err(usage(format!("--pid {pid}: no such process in these traces (see `runs[].pid` of --json)")));
+            let mut there: Vec<u32> = report.runs.iter().map(|r| r.pid).collect();
+            there.dedup();
+            bail_usage!("--pid {pid}: no such process in these traces; {}", which_there(&there));
         }
         if self.json {
             let mut out = BufWriter::new(io::stdout().lock());
@@ -84,6 +86,14 @@ impl Analyze {
         }
         Ok(exit::DONE)
     }
+}
+
+/// The processes that could be meant, the first few.
+fn which_there(pids: &[u32]) -> String {
+    let shown: Vec<String> = pids.iter().take(8).map(u32::to_string).collect();
+    let more = pids.len().saturating_sub(shown.len());
+    let more = if more > 0 { format!(" and {more} more (`runs[].pid` of --json)") } else { String::new() };
+    format!("there is {}{more}", shown.join(", "))
 }
 
 /// Runs `work` with a bar on stderr once it has taken a second, where stderr is a terminal.

@@ -2,7 +2,7 @@
 
 use super::analyze::with_progress;
 use super::sites::{Chosen, MeasureFlag, Symbols};
-use super::{exit, usage};
+use super::{Usage, bail_usage, cause, exit};
 use crate::analyze::Options;
 use crate::analyze::profile::Profile;
 use crate::output::export::{collapsed, flamegraph, pprof, speedscope};
@@ -71,7 +71,7 @@ impl Export {
         self.chosen.apply(&mut options)?;
         self.symbols.apply(&mut options)?;
         if self.to == Format::Pprof && self.output.is_none() && io::stdout().is_terminal() {
-            return Err(usage("pprof's format is not for a terminal: name a file with -o"));
+            bail_usage!("pprof's format is not for a terminal: name a file with -o");
         }
         let profile = with_progress(&self.traces, |progress| Profile::read(&self.traces, &options, self.pid, progress))?;
         match &self.output {
@@ -79,7 +79,7 @@ impl Export {
                 // What can fail for want of anything to draw fails before the file is touched.
                 let mut all = Vec::new();
                 self.write(&profile, &mut all)?;
-                fs::write(path, all).with_context(|| path.display().to_string())?;
+                fs::write(path, all).map_err(|e| Usage(format!("-o {}: {}: name a file that can be written", path.display(), cause(&e))))?;
             }
             None => self.write(&profile, io::stdout().lock())?,
         }

@@ -19,8 +19,26 @@ pub mod exit {
     pub const DONE: u8 = 0;
     pub const USAGE: u8 = 2;
     pub const UNREADABLE: u8 = 3;
+    /// Who read our output went away: as a shell shows the end of any program by SIGPIPE.
+    pub const BROKEN_PIPE: u8 = 128 + 13;
     /// Own failures of `run`, told apart from anything a target is likely to return (as `env` and `timeout` do).
     pub const RUN_FAILED: u8 = 125;
+}
+
+/// What was asked for cannot be done as it was asked: the text names what can.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);
+
+macro_rules! bail_usage {
+    ($($text:tt)*) => { return Err(crate::cli::Usage(format!($($text)*)).into()) };
+}
+use bail_usage;
+
+/// An error of the system in words, without its number.
+fn cause(e: &std::io::Error) -> String {
+    let text = e.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
 const EXAMPLES: &str = "\
@@ -50,16 +68,6 @@ enum Verb {
     Doctor(doctor::Doctor),
 }
 
-/// What was asked for cannot be: the exit code is that of a flag that does not parse.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Usage(String);
-
-/// An error of usage.
-pub fn usage(what: impl std::fmt::Display) -> anyhow::Error {
-    Usage(format!("{what:#}")).into()
-}
-
 /// Parses and does what was asked. The one place that prints an error.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     file_size_limits_are_errors();
@@ -85,9 +93,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Doctor(doctor) => (doctor.execute(), exit::UNREADABLE),
     };
     let code = done.unwrap_or_else(|e| {
-        if !broken_pipe(&e) {
-            eprintln!("memshim: {e:#}");
+        if broken_pipe(&e) {
+            return exit::BROKEN_PIPE;
         }
+        eprintln!("memshim: {e:#}");
         if e.is::<Usage>() && !for_run { exit::USAGE } else { failed }
     });
     ExitCode::from(code)
@@ -112,7 +121,12 @@ fn with_default_verb(mut args: Vec<OsString>) -> Vec<OsString> {
 
 /// The reader of our stdout went away (`memshim analyze … | head`): not worth a message.
 fn broken_pipe(e: &anyhow::Error) -> bool {
-    e.chain().any(|c| c.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe))
+    // serde_json's error keeps the kind of what it was made of, but not that itself.
+    let kind = |c: &(dyn std::error::Error + 'static)| match c.downcast_ref::<std::io::Error>() {
+        Some(io) => Some(io.kind()),
+        None => c.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind),
+    };
+    e.chain().any(|c| kind(c) == Some(std::io::ErrorKind::BrokenPipe))
 }
 
 #[cfg(test)]

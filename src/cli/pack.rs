@@ -2,7 +2,7 @@
 
 use super::analyze::with_progress;
 use super::sites::Symbols;
-use super::{exit, usage};
+use super::{Usage, bail_usage, cause, exit};
 use crate::analyze::{self, Options};
 use crate::symbols::carry;
 use crate::trace::family;
@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -40,10 +41,12 @@ impl Pack {
         let mut options = Options::default();
         self.symbols.apply(&mut options)?;
         if self.output.exists() {
-            return Err(usage(format!("-o {}: it is there already; name a folder that is not", self.output.display())));
+            bail_usage!("-o {}: it is there already; name a folder that is not", self.output.display());
         }
         let modules = with_progress(&self.traces, |progress| analyze::modules(&self.traces, &options, progress))?;
-        fs::create_dir(&self.output).with_context(|| format!("{} (name a folder that is not there yet)", self.output.display()))?;
+        fs::create_dir(&self.output).map_err(|e| {
+            Usage(format!("-o {}: {}: name a folder that is not there yet, where one can be made", self.output.display(), cause(&e)))
+        })?;
         let mut traces = 0;
         for member in family::discover(&self.traces)? {
             // Further processes lie in their trace's folder, whose name they keep.
@@ -70,7 +73,8 @@ impl Pack {
                 }
             }
         }
-        println!("{traces} traces and spools, {} files with symbols in {}; {missing} not found", files.len(), self.output.display());
+        let mut out = io::stdout().lock();
+        writeln!(out, "{traces} traces and spools, {} files with symbols in {}; {missing} not found", files.len(), self.output.display())?;
         Ok(exit::DONE)
     }
 }

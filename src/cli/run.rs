@@ -5,6 +5,7 @@ use crate::launch::pattern;
 use crate::launch::target::{self, Outcome, Plan};
 use crate::launch::{job, preload};
 use crate::output::{shell, units::iec};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +42,7 @@ pub struct Run {
     big: Option<u64>,
 
     /// Mean bytes between two sampled calls in fast mode [default: 512KiB]
-    #[arg(long, value_name = "SIZE", value_parser = value::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = value::some_bytes)]
     sample: Option<u64>,
 
     /// Which call stacks events get: Python and native frames merged, one of the two, none [default: mixed]
@@ -61,15 +62,15 @@ pub struct Run {
     children: Option<Children>,
 
     /// Record only programs whose name matches one of these globs
-    #[arg(long, value_name = "GLOB,…")]
+    #[arg(long, value_name = "GLOB,…", value_parser = OsStringValueParser::new().try_map(|t| value::globs(&t)))]
     include: Option<OsString>,
 
     /// Do not record programs whose name matches one of these globs
-    #[arg(long, value_name = "GLOB,…")]
+    #[arg(long, value_name = "GLOB,…", value_parser = OsStringValueParser::new().try_map(|t| value::globs(&t)))]
     exclude: Option<OsString>,
 
-    /// Most bytes a trace may have; on reaching it detail is dropped, and the trace says so [default: 2GiB]
-    #[arg(long, value_name = "SIZE", value_parser = value::bytes)]
+    /// Most bytes the traces of a run may have together; on reaching it detail is dropped, and the trace says so [default: 2GiB]
+    #[arg(long, value_name = "SIZE", value_parser = value::some_bytes)]
     max: Option<u64>,
 
     /// Say nothing at the end

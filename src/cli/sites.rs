@@ -1,6 +1,6 @@
 //! Flags about call sites, common to the verbs that read traces.
 
-use super::usage;
+use super::{Usage, bail_usage, value};
 use crate::analyze::Options;
 use crate::analyze::sources::Memory;
 use crate::analyze::suppressions::Suppressions;
@@ -29,7 +29,7 @@ pub struct Sites {
     sort: MeasureFlag,
 
     /// Rows shown
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value::rows)]
     top: usize,
 
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub struct Chosen {
     memory: MemoryFlag,
 
     /// Say what was live so many seconds after the start, instead of at the peak; `1.5..3`: at the peak between these times
-    #[arg(long, value_name = "SECONDS", value_parser = instant)]
+    #[arg(long, value_name = "SECONDS", value_parser = instant, allow_negative_numbers = true)]
     at: Option<Instant>,
 
     /// Only what this thread allocated (of the heap or Python's blocks), at its own peak unless --at says another instant
@@ -150,15 +150,15 @@ impl Chosen {
             MemoryFlag::Gpu => Memory::Gpu,
         };
         if options.memory == Memory::Maps && self.at.is_some() {
-            return Err(usage("--at: of maps only what was mapped at their peak is known; leave it out with --memory maps"));
+            bail_usage!("--at: of maps only what was mapped at their peak is known; leave it out with --memory maps");
         }
         if matches!(options.memory, Memory::Maps | Memory::Gpu) && self.thread.is_some() {
-            return Err(usage("--thread: threads are told apart with --memory heap and --memory python only"));
+            bail_usage!("--thread: threads are told apart with --memory heap and --memory python only");
         }
         options.interpreter = self.interpreter;
         options.filters.clone_from(&self.filter);
         if let Some(file) = &self.suppressions {
-            options.suppressions = Suppressions::read(file).map_err(|e| usage(e))?;
+            options.suppressions = Suppressions::read(file).map_err(|e| Usage(format!("--suppressions {e}")))?;
         }
         Ok(())
     }
@@ -167,7 +167,7 @@ impl Chosen {
 impl Symbols {
     pub fn apply(&self, options: &mut Options) -> anyhow::Result<()> {
         if let Some(missing) = self.symbols.iter().find(|d| !d.is_dir()) {
-            return Err(usage(format!("--symbols {}: not a folder", missing.display())));
+            bail_usage!("--symbols {}: name a folder that holds programs, libraries or debug files", missing.display());
         }
         options.symbols.folders.clone_from(&self.symbols);
         Ok(())

@@ -1,16 +1,61 @@
 //! Values of flags: sizes and times, by the same grammar as in the variables that the shim reads.
 
 use memshim_format::value;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 /// A number of bytes: `65536`, `64KiB`, `64k`, `1.5GiB`, `2MB`.
 pub fn bytes(text: &str) -> Result<u64, String> {
     value::bytes(text.as_bytes()).ok_or_else(|| format!("`{text}` is not a size: write a number of bytes or 64KiB, 2MiB, 1.5GiB"))
 }
 
+/// A number of bytes that is not 0.
+pub fn some_bytes(text: &str) -> Result<u64, String> {
+    bytes(text).and_then(|n| if n > 0 { Ok(n) } else { Err(format!("`{text}` is nothing: write 1 or more, 512KiB for example")) })
+}
+
+/// A number of rows to show.
+pub fn rows(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("`{text}` is not a number of rows: write 1 or more"))
+}
+
+/// Names of programs, as globs between commas.
+pub fn globs(text: &OsStr) -> Result<OsString, String> {
+    if text.is_empty() || value::globs(text.as_bytes()).next().is_some() {
+        return Ok(text.to_owned());
+    }
+    Err(format!("no name in `{}`: write names of programs, 'python*,solver' for example", text.display()))
+}
+
 /// A sampling interval in nanoseconds, within what the shim takes.
 pub fn interval(text: &str) -> Result<u64, String> {
     match value::nanoseconds(text.as_bytes()) {
-        None => Err(format!("`{text}` is not a time: write 100ms, 1s or 250us")),
-        Some(_) => value::interval(text.as_bytes()).ok_or_else(|| format!("`{text}` is not between 1ms and 1h")),
+        None => Err(format!("`{text}` is not a time: write 100ms, 1s or 5m")),
+        Some(_) => value::interval(text.as_bytes()).ok_or_else(|| format!("`{text}` is not between 1ms and 1h: write 100ms or 1s")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_advised_is_taken() {
+        for (advice, taken) in [
+            (interval("x"), interval("100ms").is_ok() && interval("1s").is_ok() && interval("5m").is_ok()),
+            (interval("250us"), interval("100ms").is_ok() && interval("1s").is_ok()),
+            (some_bytes("0"), some_bytes("1").is_ok() && some_bytes("512KiB").is_ok()),
+            (rows("0").map(|n| n as u64), rows("1").is_ok()),
+        ] {
+            assert!(advice.unwrap_err().contains("write ") && taken);
+        }
+    }
+
+    #[test]
+    fn a_list_of_no_names_is_no_list() {
+        assert!(globs(",".as_ref()).unwrap_err().contains("write names of programs"));
+        assert!(globs("git,,make".as_ref()).is_ok());
+        // Takes back what a variable says.
+        assert!(globs("".as_ref()).is_ok());
     }
 }

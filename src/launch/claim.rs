@@ -161,7 +161,7 @@ mod tests {
         let second = spawn(move || Claim::settle(&late, &Names::default(), None).out);
         sleep(Duration::from_millis(50));
         std::fs::write(&out, "{\"type\":\"header\",\"pid\":7}\n").unwrap();
-        let held = Flock::lock(File::open(&out).unwrap(), FlockArg::LockShared).unwrap();
+        let _held = Flock::lock(File::open(&out).unwrap(), FlockArg::LockShared).unwrap();
         first.release();
         assert_eq!(second.join().unwrap(), dir.path().join("t.2.jsonl"));
     }

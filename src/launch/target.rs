@@ -83,7 +83,11 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     let mut claim = Claim::settle(&out, &names, recorded_in(&plan.library).as_deref());
     if let Some((path, writer)) = &claim.taken {
         let (path, instead) = (shortest(path), shortest(&claim.out));
-        eprintln!("memshim: {} is being written by a run that goes on (process {writer}): this one writes {}", path.display(), instead.display());
+        eprintln!(
+            "memshim: {} is being written by a run that goes on (process {writer}): this one writes {}",
+            path.display(),
+            instead.display()
+        );
     }
     let out = claim.out.clone();
     let mut set = plan.variables.clone();

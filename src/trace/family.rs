@@ -15,6 +15,8 @@ pub struct Member {
 /// An argument that can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    #[error("{}: not there: name a trace, or a folder of traces (`memshim run -- PROGRAM` writes trace.jsonl)", .0.display())]
+    Missing(PathBuf),
     // The cause follows in the chain: whoever prints it prints that too.
     #[error("{}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
@@ -27,7 +29,10 @@ pub fn discover(inputs: &[PathBuf]) -> Result<Vec<Member>, Error> {
     let mut found = BTreeMap::new();
     for input in inputs {
         let before = found.len();
-        let unreadable = |source| Error::Unreadable { path: input.clone(), source };
+        let unreadable = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => Error::Missing(input.clone()),
+            _ => Error::Unreadable { path: input.clone(), source },
+        };
         let meta = fs::metadata(input);
         if meta.as_ref().is_ok_and(|m| m.is_dir()) {
             add_folder(input, &mut found, 3).map_err(unreadable)?;
@@ -152,6 +157,6 @@ mod tests {
     fn what_is_not_there_is_said() {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(discover(&[dir.path().into()]), Err(Error::Empty(_))));
-        assert!(matches!(discover(&[dir.path().join("no.jsonl")]), Err(Error::Unreadable { .. })));
+        assert!(matches!(discover(&[dir.path().join("no.jsonl")]), Err(Error::Missing(_))));
     }
 }

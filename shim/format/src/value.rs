@@ -43,6 +43,11 @@ pub fn interval(text: &[u8]) -> Option<u64> {
     nanoseconds(text).filter(|n| (1_000_000..=3_600_000_000_000).contains(n))
 }
 
+/// The globs of a list with commas; nothing between two of them is none.
+pub fn globs(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|c| *c == b',').filter(|glob| !glob.is_empty())
+}
+
 fn split(text: &[u8]) -> (&[u8], &[u8]) {
     let text = text.trim_ascii();
     let at = text.iter().position(|c| !c.is_ascii_digit() && *c != b'.').unwrap_or(text.len());

@@ -82,14 +82,15 @@ pub fn finish(how: &str, code: Option<i32>) {
         // SAFETY: the lock is held.
         let trouble = unsafe { SINK.trouble };
         if trouble == 0 {
-            if sink::lift_cap() {
+            let capped = sink::is_capped();
+            if capped {
                 lines::drop_pending();
-                last_lines();
-            } else {
-                last_lines();
+            }
+            sink::beyond_cap(last_lines);
+            if !capped {
                 lines::flush_group();
             }
-            lines::end(how, code);
+            sink::beyond_cap(|| lines::end(how, code));
         } else {
             sink::end_in_trouble(trouble, || {
                 lines::drop_pending();
@@ -142,19 +143,18 @@ pub extern "C" fn before_exec() {
     alone(|| {
         drain::drain(false);
         let now = sys::now();
-        let capped = sink::lift_cap();
+        let capped = sink::is_capped();
         if capped {
             lines::drop_pending();
         }
-        lines::calls(now, true);
-        snapshot::snap("exec");
+        sink::beyond_cap(|| {
+            lines::calls(now, true);
+            snapshot::snap("exec");
+        });
         if !capped {
             lines::flush_group();
         }
-        lines::exec(now);
-        if capped {
-            sink::restore_cap();
-        }
+        sink::beyond_cap(|| lines::exec(now));
         // SAFETY: the lock is held; where the program has one thread it is this one.
         unsafe {
             if SINK.trouble == 0 && snapshot::program_threads() == Some(writer::alive() as u64) {

@@ -7,9 +7,9 @@
 use super::head::{Head, lives, read_head};
 use super::{PATH, length};
 use crate::config::number;
+use crate::sys;
 use crate::sys::sys;
 use crate::text::Text;
-use crate::sys;
 use core::ffi::c_int;
 
 /// Whether nobody of the run whose first trace is open as `fd` lives any more. `ns`: our pid namespace. True: it is locked for us alone.

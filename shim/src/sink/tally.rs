@@ -1,0 +1,99 @@
+//! How much all processes of a run have written: the cap holds for them together.
+//!
+//! Two words in a small file of the run's folder, mapped by everybody who writes: what the first process wrote, and what all others did.
+//! The first process alone has no folder and needs no file; it looks for one as it writes. Where the folder holds no good shared
+//! mapping each process knows of itself only.
+
+use super::aside::folder;
+use super::{PATH, SINK};
+use crate::config::CONFIG;
+use crate::sys::{self, sys};
+use crate::text::Text;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Memory that the mapping takes, in bytes.
+pub const PRIVATE: usize = 4096;
+
+#[repr(C)]
+struct Tally {
+    first: AtomicU64,
+    others: AtomicU64,
+}
+
+static mut TALLY: *const Tally = core::ptr::null();
+
+/// Maps the file; whoever is not the first process makes it. To be called again until it is there.
+///
+/// # Safety
+/// The lock is held, or one thread exists.
+unsafe fn open() {
+    // SAFETY: the path is zero-terminated; the caller's promise.
+    unsafe {
+        if !TALLY.is_null() || !SINK.regular {
+            return;
+        }
+        let mut path = [0u8; PATH];
+        let mut t = Text::over(&mut path);
+        folder(&mut t, &*(&raw const CONFIG.out));
+        t.str("/bytes\0");
+        let make = if SINK.first { 0 } else { libc::O_CREAT };
+        let fd = sys::openat(libc::AT_FDCWD, path.as_ptr(), libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK | make, 0o600);
+        if fd < 0 {
+            return;
+        }
+        // Its last byte is 0 whoever writes it: so the words have their place on the disk, and nobody's count is lost.
+        let whole = sys!(libc::SYS_pwrite64, fd, b"\0".as_ptr(), 1, size_of::<Tally>() - 1) == 1;
+        if whole && !is_remote(fd) {
+            let r = sys!(libc::SYS_mmap, 0, PRIVATE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0);
+            if r > 0 {
+                TALLY = r as *const Tally;
+            }
+        }
+        sys::close(fd);
+    }
+}
+
+unsafe fn is_remote(fd: libc::c_int) -> bool {
+    // SAFETY: statfs is plain data.
+    unsafe {
+        let mut fs: libc::statfs = core::mem::zeroed();
+        sys!(libc::SYS_fstatfs, fd, &raw mut fs) != 0 || memshim_format::remote::is_remote(fs.f_type)
+    }
+}
+
+/// What the run has written, as far as this process knows.
+///
+/// # Safety
+/// As [`open`].
+pub unsafe fn total() -> u64 {
+    // SAFETY: the mapping is kept; the caller's promise.
+    unsafe {
+        open();
+        let own = SINK.written;
+        if TALLY.is_null() {
+            return own;
+        }
+        let (first, others) = ((*TALLY).first.load(Relaxed), (*TALLY).others.load(Relaxed));
+        if SINK.first { own.saturating_add(others) } else { first.saturating_add(others).max(own) }
+    }
+}
+
+/// This process has written so many bytes more.
+///
+/// # Safety
+/// As [`open`].
+pub unsafe fn add(bytes: u64) {
+    // SAFETY: the mapping is kept; the caller's promise.
+    unsafe {
+        open();
+        if TALLY.is_null() {
+            return;
+        }
+        if SINK.first {
+            (*TALLY).first.store(SINK.written, Relaxed);
+        } else {
+            (*TALLY).others.fetch_add(bytes, Relaxed);
+        }
+    }
+}
