@@ -21,9 +21,9 @@ fn example(test: &str, needs: &[Need], script: &str, args: &[&str]) -> Option<(S
         let command = command.args(args).current_dir(&dir).env("OPENBLAS_NUM_THREADS", "1").env("PYTHONHASHSEED", "0");
         Session::start(command, &dir).finish(Duration::from_secs(120))
     };
-    let bare = run(Command::new(&python).arg(&script));
+    let bare = run(Command::new(python).arg(&script));
     let mut under = Command::new(support::memshim());
-    under.args(["run", "-q", "--mode", "full", "-o"]).arg(&trace).arg("--").arg(&python).arg(&script);
+    under.args(["run", "-q", "--mode", "full", "-o"]).arg(&trace).arg("--").arg(python).arg(&script);
     let under = run(&mut under);
     assert_eq!((bare.end(), under.end()), ("exit 0".into(), "exit 0".into()), "{}{}", lossy(&bare.stderr), lossy(&under.stderr));
     assert_eq!(lossy(&bare.stdout), lossy(&under.stdout));
@@ -118,7 +118,7 @@ fn an_example_without_its_packages_says_what_to_install() {
         ("kernel_matrix_gpu.py", "pip install numpy"),
     ] {
         // Isolated, and without site-packages: nothing but the standard library is there.
-        let out = Command::new(&python).args(["-I", "-S"]).arg(support::root().join("examples").join(script)).output().unwrap();
+        let out = Command::new(python).args(["-I", "-S"]).arg(support::root().join("examples").join(script)).output().unwrap();
         assert_eq!((out.status.code(), out.stdout.len()), (Some(1), 0), "{script}");
         let said = lossy(&out.stderr);
         assert!(said.starts_with(script) && said.contains(package) && said.lines().count() == 1, "{said}");

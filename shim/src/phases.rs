@@ -10,7 +10,7 @@ mod names;
 mod nvtx;
 
 pub use memshim_format::phase::Source;
-pub use names::{PRIVATE, name};
+pub use names::name;
 
 use crate::config::{CONFIG, COUNT, FAST};
 use crate::hooks::heap::ready;

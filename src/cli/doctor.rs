@@ -3,6 +3,7 @@
 mod machine;
 mod program;
 mod recording;
+mod stacks;
 
 use super::exit;
 use crate::launch::{job, pattern};
@@ -78,7 +79,7 @@ impl Doctor {
         let library = recording::library(&mut found);
         machine::system(&mut found);
         if let Some(folder) = self.folder() {
-            recording::folder(&mut found, &folder, library.as_deref());
+            recording::folder(&mut found, &folder, library.as_deref(), self.command.first().map(|c| c.as_os_str()));
         }
         machine::all(&mut found);
         if let Some(name) = self.command.first() {

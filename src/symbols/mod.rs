@@ -4,6 +4,7 @@
 //! used: wrong names are worse than none. All this is time-boxed: what there was no time for stays without a name and is counted.
 
 pub mod carry;
+pub mod detail;
 mod elf;
 mod files;
 pub mod pylines;

@@ -30,6 +30,11 @@ mod transfers;
 
 pub use reaper::{after_fork, before_fork};
 
+/// Private memory taken for GPUs, in bytes.
+pub fn private() -> usize {
+    pairs::private() + ranges::private()
+}
+
 use crate::hooks::heap::ready;
 
 /// One thread, at the start, when the real functions are known.

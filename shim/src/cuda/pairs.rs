@@ -81,6 +81,12 @@ pub unsafe fn take(slot: usize) -> Option<u32> {
     }
 }
 
+/// Private memory taken, in bytes, as far as it is used.
+pub fn private() -> usize {
+    // SAFETY: a word that is written whole; one that is a little old does no harm.
+    unsafe { (&raw const USED).read_volatile() as usize * size_of::<Pair>() }
+}
+
 /// Gives a pair back.
 ///
 /// # Safety

@@ -27,9 +27,6 @@ static SLOT: [Slot; SLOTS] = [const { Slot { hash: AtomicU32::new(0), at: Atomic
 static mut ARENA: [u8; TEXT] = [0; TEXT];
 static USED: AtomicU32 = AtomicU32::new(0);
 
-/// Private memory, in bytes; what is not touched costs nothing.
-pub const PRIVATE: usize = TEXT + SLOTS * size_of::<Slot>();
-
 /// The number of a name, from 1 on; 0: there is no room for another.
 pub fn name(domain: &[u8], name: &[u8]) -> u32 {
     let domain = domain.get(..cut(domain, DOMAIN_MAX)).unwrap_or(domain);

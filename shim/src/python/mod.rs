@@ -33,7 +33,7 @@ mod strings;
 mod thread;
 mod walk;
 
-pub use codes::{Definition, forget};
+pub use codes::{Definition, forget, private};
 pub use interpreter::{notice, seek, state};
 pub use walk::Python;
 

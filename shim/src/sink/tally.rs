@@ -43,7 +43,7 @@ unsafe fn open() {
             return;
         }
         // Its last byte is 0 whoever writes it: so the words have their place on the disk, and nobody's count is lost.
-        let whole = sys!(libc::SYS_pwrite64, fd, b"\0".as_ptr(), 1, size_of::<Tally>() - 1) == 1;
+        let whole = sys!(libc::SYS_pwrite64, fd, [0u8].as_ptr(), 1, size_of::<Tally>() - 1) == 1;
         if whole && !is_remote(fd) {
             let r = sys!(libc::SYS_mmap, 0, PRIVATE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0);
             if r > 0 {

@@ -134,7 +134,11 @@ fn not_needed(found: &mut Findings) {
     let setting = |path: &str| std::fs::read_to_string(path).ok().map(|t| t.trim().to_owned());
     let of = |name: &str, path: &str| setting(path).map_or_else(|| format!("{name} not restricted"), |v| format!("{name} {v}"));
     let all = [of("ptrace scope", "/proc/sys/kernel/yama/ptrace_scope"), of("perf paranoia", "/proc/sys/kernel/perf_event_paranoid")];
-    found.add(Verdict::Good, "rights", format!("no root, ptrace or perf events needed ({})", all.join(", ")));
+    found.add(
+        Verdict::Good,
+        "rights",
+        format!("no root, ptrace or perf events needed: the library reads its own process only ({})", all.join(", ")),
+    );
 }
 
 /// NVIDIA's driver is what can be seen into; whether a card is there is the kernel's to say.

@@ -1,6 +1,6 @@
 //! Whether a program can be seen into.
 
-use super::{Findings, Verdict};
+use super::{Findings, Verdict, stacks};
 use crate::launch::elf::{Image, Program};
 use crate::launch::spawn;
 use std::ffi::OsStr;
@@ -16,6 +16,9 @@ pub fn look(found: &mut Findings, name: &OsStr) {
     }
     let chain: Vec<String> = program.chain.iter().map(|p| p.display().to_string()).collect();
     found.add(Verdict::Good, "program", format!("{}: dynamically linked, will be seen", chain.join(" → ")));
+    if let Some(file) = program.chain.last() {
+        stacks::names(found, file);
+    }
     let Image::Dynamic { needed, own_malloc, .. } = program.image else { return };
     let allocators = ["jemalloc", "tcmalloc", "mimalloc", "tbbmalloc", "hoard", "snmalloc"];
     if let Some(lib) = needed.iter().find(|n| allocators.iter().any(|a| n.contains(a))) {

@@ -1,10 +1,11 @@
 //! The library, the folder for traces, and whether a recording comes out when the two meet.
 
-use super::{Findings, Verdict};
+use super::{Findings, Verdict, stacks};
 use crate::launch::{place, preload};
 use crate::output::units::iec;
 use crate::trace::line::{self, Line};
 use crate::trace::read::LineReader;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,7 +25,7 @@ pub fn library(found: &mut Findings) -> Option<PathBuf> {
         found.add(Verdict::Bad, "library", format!("{}: {why}", library.display()));
         return None;
     }
-    match small_program(&library, &[("MEMSHIM_MODE", "off".as_ref())]) {
+    match small_program(Path::new("/bin/true"), &library, &[("MEMSHIM_MODE", "off".as_ref())]) {
         Ok(()) => {
             found.add(Verdict::Good, "library", format!("{} loads", library.display()));
             Some(library)
@@ -37,15 +38,16 @@ pub fn library(found: &mut Findings) -> Option<PathBuf> {
 }
 
 /// Runs one with the library; the loader, and the library itself, complain on stderr.
-fn small_program(library: &Path, set: &[(&str, &Path)]) -> Result<(), String> {
-    let mut command = Command::new("/bin/true");
+fn small_program(program: &Path, library: &Path, set: &[(&str, &Path)]) -> Result<(), String> {
+    let mut command = Command::new(program);
     command.env("LD_PRELOAD", library).envs(set.iter().copied());
     let out = command.output().map_err(|e| e.to_string())?;
     let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
     if out.status.success() && said.is_empty() { Ok(()) } else { Err(if said.is_empty() { out.status.to_string() } else { said }) }
 }
 
-pub fn folder(found: &mut Findings, folder: &Path, library: Option<&Path>) {
+/// `program`: what was asked about as well.
+pub fn folder(found: &mut Findings, folder: &Path, library: Option<&Path>, program: Option<&OsStr>) {
     if let Err(e) = place::writable(folder) {
         found.add(Verdict::Bad, "folder", format!("{}: {e}: no trace can be written there; choose another with -o", folder.display()));
         return;
@@ -69,29 +71,38 @@ pub fn folder(found: &mut Findings, folder: &Path, library: Option<&Path>) {
         }
     }
     if let Some(library) = library {
-        trial(found, folder, library);
+        trial(found, folder, library, program);
     }
 }
 
 /// Records a small program for real: what limits, filters and the file system allow together shows there.
-fn trial(found: &mut Findings, folder: &Path, library: &Path) {
+fn trial(found: &mut Findings, folder: &Path, library: &Path, program: Option<&OsStr>) {
     let dir = folder.join(format!(".memshim-doctor-{}", std::process::id()));
     if std::fs::create_dir(&dir).is_err() {
         return;
     }
     let trace = dir.join("trace.jsonl");
-    let ran = small_program(library, &[("MEMSHIM_MODE", "full".as_ref()), ("MEMSHIM_OUT", &trace), ("MEMSHIM_INCLUDE", "".as_ref())]);
+    let small = [Path::new("/bin/ls"), Path::new("/bin/true")].into_iter().find(|p| p.exists()).unwrap_or(Path::new("true"));
+    let ran =
+        small_program(small, library, &[("MEMSHIM_MODE", "full".as_ref()), ("MEMSHIM_OUT", &trace), ("MEMSHIM_INCLUDE", "".as_ref())]);
     let seen = recorded(&trace);
-    let _ = std::fs::remove_dir_all(&dir);
+    let name = small.display();
+    let whole = ran.is_ok() && seen.is_some();
     match (ran, seen) {
-        (Err(why), _) => found.add(Verdict::Bad, "trial", format!("/bin/true with the library: {why}")),
+        (Err(why), _) => found.add(Verdict::Bad, "trial", format!("{name} with the library: {why}")),
         (Ok(()), None) => {
-            let text = "/bin/true left no whole trace: something here stops the library (a seccomp filter? a limit? MEMSHIM_EXCLUDE?)";
+            let text =
+                format!("{name} left no whole trace: something here stops the library (a seccomp filter? a limit? MEMSHIM_EXCLUDE?)");
             found.add(Verdict::Bad, "trial", text);
         }
-        (Ok(()), Some(notes)) if notes.is_empty() => found.add(Verdict::Good, "trial", "a recording of /bin/true is whole"),
-        (Ok(()), Some(notes)) => found.add(Verdict::Note, "trial", format!("a recording of /bin/true says: {}", notes.join("; "))),
+        (Ok(()), Some(notes)) if notes.is_empty() => found.add(Verdict::Good, "trial", format!("a recording of {name} is whole")),
+        (Ok(()), Some(notes)) => found.add(Verdict::Note, "trial", format!("a recording of {name} says: {}", notes.join("; "))),
     }
+    if whole {
+        stacks::of_trial(found, &trace, small);
+        stacks::pythons(found, &dir, library, program);
+    }
+    let _ = std::fs::remove_dir_all(&dir);
 }
 
 /// The notes of a trace that has an end.
@@ -115,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_folder_without_leave_to_write_is_said_with_the_flag_that_helps() {
-        assert!(text(|f| folder(f, Path::new("/proc"), None)).contains("choose another with -o"));
+        assert!(text(|f| folder(f, Path::new("/proc"), None, None)).contains("choose another with -o"));
     }
 
     #[test]

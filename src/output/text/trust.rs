@@ -56,7 +56,7 @@ fn oom(page: &mut Page, run: &Run) {
 fn own(page: &mut Page, run: &Run) {
     let Some(own) = &run.own else { return };
     let bytes = |key: &str| own[key].as_u64().unwrap_or(0);
-    let sum = bytes("spool") + bytes("private") + bytes("table");
+    let sum = ["spool", "private", "table", "code"].iter().fold(0u64, |sum, key| sum.saturating_add(bytes(key)));
     if sum > 0 {
         page.say("own", format!("memshim itself used {} in the process ({} for the table of live blocks)", iec(sum), iec(bytes("table"))));
     }
