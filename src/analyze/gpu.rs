@@ -225,6 +225,7 @@ fn listed_graph(i: usize, g: &graphs::Graph) -> GpuGraph {
         bytes_per_launch: by_direction(&g.per_launch),
         device_s: (g.timed > 0).then_some(g.device_ns as f64 / 1e9),
         timed_launches: g.timed,
+        memory_bytes: Bytes(g.memory),
     }
 }
 

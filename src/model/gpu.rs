@@ -154,6 +154,7 @@ impl Gpu {
         }
         match e.kind {
             kind::ALLOC => end.memory.alloc(e),
+            kind::FREE if e.code == 0 && end.graphs.frees(e.words[0]) => {}
             kind::FREE => end.memory.free(e),
             kind::MAP => end.memory.map(e),
             kind::COPY => end.transfers.copy(e, &mut end.streams, &mut end.graphs),
@@ -165,11 +166,18 @@ impl Gpu {
             },
             kind::BUSY => end.streams.busy(e),
             kind::GRAPH if e.flags & 0xff == graph::LAUNCH => end.transfers.launch(e, &mut end.streams, &mut end.graphs),
-            kind::GRAPH => end.graphs.event(e),
+            kind::GRAPH => {
+                if let Some((device, bytes)) = end.graphs.event(e).filter(|(_, bytes)| *bytes != 0) {
+                    end.memory.graph(device, bytes, e.t);
+                }
+            }
             kind::STATE if e.flags & 0xff == state::UNTIMED => end.untimed = end.untimed.saturating_add(e.words[0]),
             kind::STATE => end.memory.state(e),
             kind::CONTEXT if e.flags == context::END => {
                 end.memory.context_ends(e);
+                for (device, bytes) in end.graphs.context_ends(e.context) {
+                    end.memory.graph(device, bytes, e.t);
+                }
                 end.streams.context_ends(e);
             }
             _ => {}

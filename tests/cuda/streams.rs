@@ -76,6 +76,24 @@ fn graphs_are_counted_with_what_a_launch_copies() {
 }
 
 #[test]
+fn memory_of_graphs_counts_while_they_are_instantiated() {
+    if skipped("memory_of_graphs_counts_while_they_are_instantiated") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("streams", "graph_memory", way);
+        let class = |name: &str, key: &str| g.at(&format!("/devices/0/classes/{name}/{key}")).as_u64().expect("bytes");
+        // At the end one of the graphs is instantiated again.
+        assert_eq!((class("graph", "live_bytes"), class("graph", "peak_bytes")), (8 * MIB, 14 * MIB), "{way}");
+        assert_eq!((class("pool", "live_bytes"), class("pool", "peak_bytes")), (0, MIB), "{way}: what is captured is none");
+        assert_eq!((g.number("/devices/0/live_bytes"), g.number("/devices/0/peak_bytes")), (72 * MIB, 78 * MIB), "{way}");
+        let memory: Vec<u64> =
+            g.at("/graphs").as_array().expect("a list").iter().map(|g| g["memory_bytes"].as_u64().expect("bytes")).collect();
+        assert_eq!((memory, g.number("/unknown_frees")), (vec![8 * MIB, 6 * MIB, 8 * MIB], 0), "{way}");
+    }
+}
+
+#[test]
 fn no_question_of_ours_spoils_a_capture() {
     if skipped("no_question_of_ours_spoils_a_capture") {
         return;

@@ -11,7 +11,7 @@
 //! A NAME record has text instead: seven bytes a word, low byte first.
 
 /// Driver calls that are events, by the name without the suffixes of their versions. New ones at the end.
-pub const CALLS: [&str; 112] = [
+pub const CALLS: [&str; 114] = [
     "cuArray3DCreate",
     "cuArrayCreate",
     "cuArrayDestroy",
@@ -124,6 +124,8 @@ pub const CALLS: [&str; 112] = [
     "cuStreamEndCapture",
     "cuStreamSynchronize",
     "cuGraphAddNode",
+    "cuGraphAddMemAllocNode",
+    "cuGraphAddMemFreeNode",
 ];
 
 /// Number where a row is of no call: what is seen beside them.
@@ -219,9 +221,11 @@ pub mod class {
     pub const IPC: u64 = 8;
     pub const EXTERNAL: u64 = 9;
     pub const IMPORTED_HANDLE: u64 = 10;
+    /// What executable graphs keep for their own allocations: in no row, but counted by a reader from those of graphs.
+    pub const GRAPH: u64 = 11;
     /// Names, in order.
-    pub const NAMES: [&str; 11] =
-        ["device", "managed", "pool", "handle", "pinned", "registered", "array", "mipmap", "ipc", "external", "imported handle"];
+    pub const NAMES: [&str; 12] =
+        ["device", "managed", "pool", "handle", "pinned", "registered", "array", "mipmap", "ipc", "external", "imported handle", "graph"];
 }
 
 /// Directions of copies (flags of COPY, bits 0..4).
@@ -295,6 +299,10 @@ pub mod graph {
     pub const ADD_SET: u64 = 12;
     /// a: the graph, b: the child.
     pub const ADD_CHILD: u64 = 13;
+    /// a: the graph, b: bytes, c: address; while it is being captured a: 0, d: the capture.
+    pub const ADD_ALLOC: u64 = 14;
+    /// a: the graph, c: address; while it is being captured a: 0, d: the capture.
+    pub const ADD_FREE: u64 = 15;
 }
 
 /// What a STATE row says (its flags).

@@ -2,7 +2,8 @@
 
 use super::call::{Call, ticket};
 use super::libcuda::own;
-use super::timing;
+use super::memory::{int_of, word_of};
+use super::{timing, transfers};
 use crate::sys;
 use core::sync::atomic::{AtomicI32, Ordering::*};
 use memshim_format::gpu::{copy, graph, kind};
@@ -135,6 +136,67 @@ pub unsafe fn added(c: &Call, node: Option<(u64, u64, u64)>) -> i32 {
         leave(c, r, what, ticket(), [c.word(1) as u64, b, sys::now() - c.t, direction]);
     }
     r
+}
+
+/// A node that takes memory: so many bytes stand in its parameters, and the driver writes the address behind them.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn added_alloc(c: &Call, at: usize) -> i32 {
+    // A pool's properties (88 bytes), who may use it (a pointer and a count), bytes, address.
+    const BYTES: usize = 104;
+    const ADDRESS: usize = 112;
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    let address = if r == 0 { word_of(at, ADDRESS) } else { 0 };
+    leave(c, r, graph::ADD_ALLOC, ticket(), [c.word(1) as u64, word_of(at, BYTES), address, 0]);
+    r
+}
+
+/// A node that gives memory of a graph back.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn added_free(c: &Call, address: u64) -> i32 {
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    leave(c, r, graph::ADD_FREE, ticket(), [c.word(1) as u64, 0, address, 0]);
+    r
+}
+
+/// A node of any kind: its kind, three reserved words, then that kind's parameters.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn added_any(c: &Call, at: usize) -> i32 {
+    const ALLOC: u64 = 10;
+    const FREE: u64 = 11;
+    // SAFETY: as called.
+    unsafe {
+        match if at == 0 { 0 } else { int_of(at, 0) } {
+            ALLOC => added_alloc(c, at + 16),
+            FREE => added_free(c, word_of(at, 16)),
+            _ => added(c, transfers::node(c, at)),
+        }
+    }
+}
+
+/// The capture that work of this call on `stream` goes into, if any.
+pub fn capture_under_way(stream: u64) -> Option<u64> {
+    match if is_capturing() { capture_of(stream) } else { Capture::No } {
+        Capture::Yes(id) => Some(id),
+        _ => None,
+    }
+}
+
+/// Memory that a capture takes: a node of its graph, and no memory before that is instantiated.
+pub fn captured_alloc(c: &Call, capture: u64, address: u64, bytes: u64) {
+    leave(c, 0, graph::ADD_ALLOC, ticket(), [0, bytes, address, capture]);
+}
+
+/// Memory of a graph that a capture gives back.
+pub fn captured_free(c: &Call, capture: u64, address: u64) {
+    leave(c, 0, graph::ADD_FREE, ticket(), [0, 0, address, capture]);
 }
 
 /// # Safety

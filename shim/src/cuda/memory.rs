@@ -5,7 +5,7 @@
 use super::call::{Call, ticket};
 use super::contexts::{self, Place};
 use super::shape::Form;
-use super::{ranges, state, streams, timing};
+use super::{graphs, ranges, state, streams, timing};
 use memshim_format::gpu::{class, kind, map};
 
 /// What an allocation amounts to.
@@ -22,8 +22,18 @@ struct Got {
 pub unsafe fn alloc(c: &Call, form: Form) -> i32 {
     let here = c.place();
     let mut place = here;
+    let capture = match form {
+        Form::Async => graphs::capture_under_way(c.stream(2)),
+        Form::FromPool => graphs::capture_under_way(c.stream(3)),
+        _ => None,
+    };
     // SAFETY: as called.
     let r = unsafe { c.make() };
+    if let Some(capture) = capture.filter(|_| r == 0) {
+        let got = got(c, form, r);
+        graphs::captured_alloc(c, capture, got.address, got.bytes);
+        return r;
+    }
     if form == Form::ExternalBuffer {
         buffer_of_external(c, r, place);
         return r;
@@ -148,6 +158,17 @@ pub unsafe fn free(c: &Call, class: u64) -> i32 {
     let address = c.size(0);
     let address = if matches!(class, class::PINNED | class::REGISTERED | class::ARRAY) { c.word(0) as u64 } else { address };
     let is_address = !matches!(class, class::HANDLE | class::ARRAY | class::MIPMAP | class::EXTERNAL);
+    let capture = if class == class::POOL { graphs::capture_under_way(c.stream(1)) } else { None };
+    if let Some(capture) = capture {
+        // SAFETY: as called.
+        let r = unsafe { c.make() };
+        if r == 0 {
+            graphs::captured_free(c, capture, address);
+        } else {
+            c.row2(kind::FREE, ticket(), c.head(r, place, class), [address, c.stream(1)]);
+        }
+        return r;
+    }
     let tk = ticket();
     // SAFETY: this thread's hot; as called.
     unsafe {

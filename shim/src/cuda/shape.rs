@@ -134,6 +134,10 @@ pub enum Shape {
     AddSetNode,
     /// (node*, graph, dependencies, count, child)
     AddChildNode,
+    /// (node*, graph, dependencies, count, parameters)
+    AddAllocNode,
+    /// (node*, graph, dependencies, count, address)
+    AddFreeNode,
     /// (node*, graph, dependencies, …, parameters): a node of any kind; the place of the parameters.
     AddNode(u8),
     /// Only passed on.
@@ -203,7 +207,9 @@ pub unsafe fn run(c: &Call) -> i32 {
             Shape::ExecNodeUpdate => graphs::changed(c, graph::NODE_UPDATE, c.word(0) as u64, 0),
             Shape::AddChildNode => graphs::changed(c, graph::ADD_CHILD, c.word(1) as u64, c.word(4) as u64),
             Shape::AddCopyNode => graphs::added(c, transfers::node_of_copy(c, c.word(4))),
-            Shape::AddNode(at) => graphs::added(c, transfers::node(c, c.word(at as usize))),
+            Shape::AddAllocNode => graphs::added_alloc(c, c.word(4)),
+            Shape::AddFreeNode => graphs::added_free(c, c.word(4) as u64),
+            Shape::AddNode(at) => graphs::added_any(c, c.word(at as usize)),
             Shape::AddSetNode => graphs::added(c, transfers::node_of_set(c.word(4))),
             Shape::GraphLaunch => graphs::launch(c),
             Shape::GraphUpload => graphs::changed(c, graph::UPLOAD, c.word(0) as u64, c.stream(1)),

@@ -110,6 +110,8 @@ entries! {
     cuGetProcAddress: cuGetProcAddress 11030 Plain six Lookup;
     cuGetProcAddress_v2: cuGetProcAddress 12000 Plain six Lookup;
     cuGraphAddChildGraphNode: cuGraphAddChildGraphNode 10000 Plain six AddChildNode;
+    cuGraphAddMemAllocNode: cuGraphAddMemAllocNode 11040 Plain six AddAllocNode;
+    cuGraphAddMemFreeNode: cuGraphAddMemFreeNode 11040 Plain six AddFreeNode;
     cuGraphAddMemcpyNode: cuGraphAddMemcpyNode 10000 Plain six AddCopyNode;
     cuGraphAddMemsetNode: cuGraphAddMemsetNode 10000 Plain six AddSetNode;
     cuGraphAddNode: cuGraphAddNode 12020 Plain six AddNode(4);

@@ -71,7 +71,7 @@ pub struct GpuDevice {
     pub unattributed_bytes: Option<i64>,
     pub allocs: u64,
     pub frees: u64,
-    /// By class: `device`, `managed`, `pool`, `handle`, `array`, `mipmap`.
+    /// By class: `device`, `managed`, `pool`, `handle`, `array`, `mipmap`, `graph`.
     pub classes: BTreeMap<String, GpuClass>,
     pub pools: Vec<GpuPool>,
     /// What frameworks say of their own allocators.
@@ -192,6 +192,8 @@ pub struct GpuGraph {
     pub bytes_per_launch: BTreeMap<String, Bytes>,
     pub device_s: Option<f64>,
     pub timed_launches: u64,
+    /// What its own allocations take while it is instantiated.
+    pub memory_bytes: Bytes,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

@@ -1,6 +1,6 @@
 //! Graphs: how often each was captured, instantiated, updated and launched, and what a launch copies.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use memshim_format::gpu::{copy, direction, graph};
 
@@ -25,12 +25,18 @@ pub struct Graph {
     pub device_ns: u64,
     pub wall_ns: u64,
     pub instantiate_ns: u64,
+    /// What its allocations take from when it is instantiated until it is destroyed, and where.
+    pub memory: u64,
+    pub device: u8,
+    context: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Template {
     captures: u64,
     bytes: Bytes,
+    /// Of all its allocations: that some are freed before others begin is not told by its nodes alone.
+    memory: u64,
 }
 
 /// See the module.
@@ -40,7 +46,9 @@ pub struct Graphs {
     graphs: HashMap<u64, Template>,
     execs: HashMap<u64, usize>,
     /// What captures under way have copied so far.
-    captures: HashMap<u64, Bytes>,
+    captures: HashMap<u64, Template>,
+    /// Addresses of graphs' allocations: to free one elsewhere gives back nothing but to the graph.
+    addresses: HashSet<u64>,
     pub failed_captures: u64,
 }
 
@@ -48,15 +56,20 @@ fn add(to: &mut Bytes, from: &Bytes) {
     to.iter_mut().zip(from).for_each(|(a, b)| *a = a.saturating_add(*b));
 }
 
+fn signed(bytes: u64) -> i64 {
+    bytes.min(1 << 60) as i64
+}
+
 impl Graphs {
     /// A copy became a node of the graph that is being captured.
     pub fn captured(&mut self, capture: u64, direction: u8, bytes: u64) {
-        if let Some(sum) = self.captures.entry(capture).or_default().get_mut(direction as usize) {
+        if let Some(sum) = self.captures.entry(capture).or_default().bytes.get_mut(direction as usize) {
             *sum = sum.saturating_add(bytes);
         }
     }
 
-    pub fn event(&mut self, e: &Event) {
+    /// Gives what that means for the memory of a device: which, and how many bytes more.
+    pub fn event(&mut self, e: &Event) -> Option<(u8, i64)> {
         let [a, b, wall, d, ..] = e.words;
         let what = e.flags & 0xff;
         if e.code != 0 {
@@ -64,14 +77,15 @@ impl Graphs {
                 self.failed_captures += 1;
                 self.captures.remove(&b);
             }
-            return;
+            return None;
         }
         match what {
             graph::CAPTURE_END => {
-                let bytes = self.captures.remove(&b).unwrap_or_default();
+                let captured = self.captures.remove(&b).unwrap_or_default();
                 let g = self.graphs.entry(a).or_default();
                 g.captures += 1;
-                add(&mut g.bytes, &bytes);
+                add(&mut g.bytes, &captured.bytes);
+                g.memory = g.memory.saturating_add(captured.memory);
             }
             graph::CREATE => {
                 self.graphs.insert(a, Template::default());
@@ -86,22 +100,33 @@ impl Graphs {
                 }
             }
             graph::INSTANTIATE => {
-                let (captures, bytes) = self.take(b);
-                let g = Graph { captures, instantiations: 1, per_launch: bytes, instantiate_ns: wall, ..Graph::default() };
-                self.all.push(g);
+                let of = self.take(b);
+                let (device, context) = (e.device, e.context);
+                let g = Graph { captures: of.captures, instantiations: 1, per_launch: of.bytes, instantiate_ns: wall, ..Graph::default() };
+                self.all.push(Graph { memory: of.memory, device, context, ..g });
                 self.execs.insert(a, self.all.len() - 1);
+                return Some((device, signed(of.memory)));
             }
             graph::UPDATE => {
-                let (captures, bytes) = self.take(b);
+                let of = self.take(b);
                 let g = self.exec(a);
                 g.updates += 1;
-                g.captures += captures;
-                g.per_launch = bytes;
+                g.captures += of.captures;
+                g.per_launch = of.bytes;
+                let more = signed(of.memory).saturating_sub(signed(g.memory));
+                g.memory = of.memory;
+                return Some((g.device, more));
             }
             graph::NODE_UPDATE => self.exec(a).node_updates += 1,
             graph::UPLOAD => self.exec(a).uploads += 1,
             graph::EXEC_DESTROY => {
-                self.execs.remove(&a);
+                let i = self.execs.remove(&a)?;
+                return Some((self.all[i].device, -signed(self.all[i].memory)));
+            }
+            graph::ADD_ALLOC => {
+                let of = if d != 0 { self.captures.entry(d) } else { self.graphs.entry(a) }.or_default();
+                of.memory = of.memory.saturating_add(b);
+                self.addresses.insert(wall);
             }
             graph::ADD_COPY | graph::ADD_SET => {
                 let direction = if what == graph::ADD_SET { direction::MEMSET } else { d };
@@ -111,16 +136,30 @@ impl Graphs {
             }
             graph::ADD_CHILD => {
                 let child = self.graphs.get(&b).copied().unwrap_or_default();
-                add(&mut self.graphs.entry(a).or_default().bytes, &child.bytes);
+                let of = self.graphs.entry(a).or_default();
+                add(&mut of.bytes, &child.bytes);
+                of.memory = of.memory.saturating_add(child.memory);
             }
             _ => {}
         }
+        None
+    }
+
+    /// Whether an allocation of a graph is freed here, by its address: from then on it is anybody's.
+    pub fn frees(&mut self, address: u64) -> bool {
+        self.addresses.remove(&address)
+    }
+
+    /// All executable graphs of a context go with it: what they give back, by device.
+    pub fn context_ends(&mut self, context: u32) -> Vec<(u8, i64)> {
+        let all = &self.all;
+        self.execs.extract_if(|_, i| all[*i].context == context).map(|(_, i)| (all[i].device, -signed(all[i].memory))).collect()
     }
 
     /// What an executable graph is made of; its captures are counted with the first.
-    fn take(&mut self, graph: u64) -> (u64, Bytes) {
+    fn take(&mut self, graph: u64) -> Template {
         let g = self.graphs.entry(graph).or_default();
-        (std::mem::take(&mut g.captures), g.bytes)
+        Template { captures: std::mem::take(&mut g.captures), ..*g }
     }
 
     fn unused(&mut self, g: Template) {

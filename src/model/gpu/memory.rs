@@ -37,7 +37,7 @@ pub struct Device {
     pub live: Level,
     pub reserved: Level,
     /// By class, as numbered in the format.
-    pub classes: [Level; 11],
+    pub classes: [Level; 12],
     pub allocs: u64,
     pub frees: u64,
     pub total: u64,
@@ -227,6 +227,11 @@ impl Memory {
         }
     }
 
+    /// An executable graph takes memory, or gives it back.
+    pub fn graph(&mut self, device: u8, bytes: i64, t: u64) {
+        self.count(device, class::GRAPH, bytes, t);
+    }
+
     /// All that is in a context goes with it; physical allocations are of no context.
     pub fn context_ends(&mut self, e: &Event) {
         let gone: Vec<(u8, u64)> = self.blocks.iter().filter(|(_, b)| b.context == e.context).map(|(k, _)| *k).collect();
@@ -288,5 +293,5 @@ impl Device {
 
 /// Whether a class is memory of a device.
 fn counts(class: u64) -> bool {
-    matches!(class, class::DEVICE | class::MANAGED | class::POOL | class::HANDLE | class::ARRAY | class::MIPMAP)
+    matches!(class, class::DEVICE | class::MANAGED | class::POOL | class::HANDLE | class::ARRAY | class::MIPMAP | class::GRAPH)
 }

@@ -2,7 +2,7 @@
 
 struct graph {
     int64_t took;
-    uint64_t copied;
+    uint64_t copied, memory;
     int nodes, live;
 };
 struct exec {
@@ -17,6 +17,15 @@ static void node_of_graph(Stream s, int set_, size_t bytes)
     k->graph->took += took(bytes, set_ ? SET : D2D);
     k->graph->copied += bytes;
 }
+/* Memory of a graph has its address at once, and is taken while the graph is instantiated. */
+static Ptr add_memory(Graph g, size_t bytes)
+{
+    Ptr p = room(bytes, 0);
+    add_block(p, bytes, GRAPHED);
+    g->nodes++, g->memory += bytes;
+    return p;
+}
+static Ptr memory_of_graph(Stream s, size_t bytes) { return add_memory(capture_by(s->capture)->graph, bytes); }
 static Graph new_graph(void)
 {
     Graph g = calloc(1, sizeof *g);
@@ -87,6 +96,7 @@ static R instantiate(const char *name, struct exec **e, Graph g)
     ENTER(name);
     *e = calloc(1, sizeof **e);
     (*e)->g = *g, (*e)->live = 1;
+    used[current->device] += g->memory;
     return leave(OK);
 }
 API R cuGraphInstantiate(Exec *e, Graph g, void *node, char *log, size_t n) { return instantiate("cuGraphInstantiate", e, g); }
@@ -106,6 +116,7 @@ API R cuGraphExecDestroy(Exec e)
 {
     ENTER("cuGraphExecDestroy");
     e->live = 0;
+    used[current->device] -= e->g.memory;
     return leave(OK);
 }
 static R launch_graph(Exec e, Stream s)
@@ -137,12 +148,26 @@ API R cuGraphAddMemsetNode(void **node, Graph g, void **d, size_t n, const struc
     uint64_t bytes = p->element * p->w * p->h;
     return add("cuGraphAddMemsetNode", g, 0, took(bytes, SET));
 }
-struct node { int type, reserved[3]; union { struct { int flags, reserved; Context c; struct volume p; } copy; struct set_node set; Graph child; } of; };
-static R add_node(Graph g, const struct node *n)
+struct alloc_node { int type, handles; Location at; void *security; size_t most; char reserved[56]; const void *access; size_t accesses, bytes; Ptr address; };
+API R cuGraphAddMemAllocNode(void **node, Graph g, void **d, size_t n, struct alloc_node *p)
+{
+    ENTER("cuGraphAddMemAllocNode");
+    p->address = add_memory(g, p->bytes);
+    return leave(OK);
+}
+API R cuGraphAddMemFreeNode(void **node, Graph g, void **d, size_t n, Ptr p)
+{
+    struct block *b = block_of(p);
+    return b && b->kind == GRAPHED ? OK : INVALID_VALUE;
+}
+struct node { int type, reserved[3]; union { struct { int flags, reserved; Context c; struct volume p; } copy; struct set_node set; Graph child; struct alloc_node alloc; Ptr address; } of; };
+static R add_node(Graph g, struct node *n)
 {
     switch (n->type) {
     case 1: return cuGraphAddMemcpyNode(0, g, 0, 0, &n->of.copy.p, 0);
     case 2: return cuGraphAddMemsetNode(0, g, 0, 0, &n->of.set, 0);
+    case 10: return cuGraphAddMemAllocNode(0, g, 0, 0, &n->of.alloc);
+    case 11: return cuGraphAddMemFreeNode(0, g, 0, 0, n->of.address);
     case 4: return add("cuGraphAddNode", g, n->of.child->copied, n->of.child->took);
     }
     return add("cuGraphAddNode", g, 0, 1000);

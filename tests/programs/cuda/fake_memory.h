@@ -1,6 +1,6 @@
 /* Memory: device, managed, pinned, pools, physical handles, arrays. Device addresses are addresses of the host, so copies really copy. */
 
-enum kind { DEVICE, MANAGED, POOLED, PINNED, REGISTERED, MAPPED, IMPORTED };
+enum kind { DEVICE, MANAGED, POOLED, PINNED, REGISTERED, MAPPED, IMPORTED, GRAPHED };
 static struct block {
     Ptr at;
     size_t len;

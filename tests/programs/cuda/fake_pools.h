@@ -2,11 +2,16 @@
 
 /* Pools: they reserve in steps and keep what they have until trimmed. */
 static void node_of_graph(Stream s, int kind, size_t bytes);
+static Ptr memory_of_graph(Stream s, size_t bytes);
 static R from_pool(const char *name, Ptr *out, size_t n, Pool pool, Stream s)
 {
     ENTER(name);
     if (!s)
         return leave(INVALID_HANDLE);
+    if (s->capture) {
+        *out = memory_of_graph(s, n);
+        return leave(OK);
+    }
     if (!pool)
         pool = &default_pool[s->ctx->device];
     uint64_t needs = pool->used + n > pool->reserved ? (pool->used + n - pool->reserved + POOL_STEP - 1) / POOL_STEP * POOL_STEP : 0;
@@ -27,8 +32,15 @@ API R cuMemAllocAsync(Ptr *p, size_t n, Stream s) { return from_pool("cuMemAlloc
 API R cuMemAllocAsync_ptsz(Ptr *p, size_t n, Stream s) { return from_pool("cuMemAllocAsync", p, n, 0, resolve(s, 1)); }
 API R cuMemAllocFromPoolAsync(Ptr *p, size_t n, Pool pool, Stream s) { return from_pool("cuMemAllocFromPoolAsync", p, n, pool, resolve(s, 0)); }
 API R cuMemAllocFromPoolAsync_ptsz(Ptr *p, size_t n, Pool pool, Stream s) { return from_pool("cuMemAllocFromPoolAsync", p, n, pool, resolve(s, 1)); }
-API R cuMemFreeAsync(Ptr p, Stream s) { return drop("cuMemFreeAsync", p, 0); }
-API R cuMemFreeAsync_ptsz(Ptr p, Stream s) { return drop("cuMemFreeAsync", p, 0); }
+static R free_in_order(Ptr p, Stream s)
+{
+    struct block *b = block_of(p);
+    if (s && s->capture)
+        return b && b->kind == GRAPHED ? OK : INVALID_VALUE;
+    return drop("cuMemFreeAsync", p, 0);
+}
+API R cuMemFreeAsync(Ptr p, Stream s) { return free_in_order(p, resolve(s, 0)); }
+API R cuMemFreeAsync_ptsz(Ptr p, Stream s) { return free_in_order(p, resolve(s, 1)); }
 API R cuDeviceGetMemPool(Pool *p, int d)
 {
     *p = &default_pool[d];

@@ -102,6 +102,44 @@ static int graphs(char **args)
     return 0;
 }
 
+/* Memory of graphs: 8 MiB by a capture, which frees it again, 4 + 2 MiB by nodes of which the 2 are freed by the program. It is no memory while
+   the graph is none but a plan. */
+struct alloc_node { int type, handles; Location at; void *security; size_t most; char reserved[56]; const void *access; size_t accesses, bytes; Ptr address; };
+static int graph_memory(char **args)
+{
+    prepare(args);
+    Graph g, m;
+    Exec e, f;
+    Ptr p;
+    void *node;
+    OKAY(cuStreamBeginCapture_v2, a, 0);
+    OKAY(cuMemAllocAsync, &p, (size_t)(8 * MIB), a);
+    OKAY(cuMemsetD32Async, p, 0, (size_t)1024, a);
+    OKAY(cuMemFreeAsync, p, a);
+    OKAY(cuStreamEndCapture, a, &g);
+    OKAY(cuGraphCreate, &m, 0);
+    struct alloc_node alloc = {.type = 1, .at = {1, 0}, .bytes = 4 * MIB};
+    OKAY(cuGraphAddMemAllocNode, &node, m, (void *)0, (size_t)0, &alloc);
+    OKAY(cuGraphAddMemFreeNode, &node, m, (void *)0, (size_t)0, alloc.address);
+    struct { int type, reserved[3]; union { struct alloc_node alloc; char room[232]; } of; } any = {.type = 10, .of.alloc = {.type = 1, .at = {1, 0}, .bytes = 2 * MIB}};
+    OKAY(cuGraphAddNode, &node, m, (void *)0, (size_t)0, &any);
+    need(any.of.alloc.address != 0, "an address");
+    OKAY(cuGraphInstantiateWithFlags, &e, g, (uint64_t)0);
+    for (int i = 0; i < 3; i++)
+        OKAY(cuGraphLaunch, e, a);
+    OKAY(cuGraphInstantiateWithFlags, &f, m, (uint64_t)0);
+    OKAY(cuGraphLaunch, f, a);
+    OKAY(cuCtxSynchronize);
+    OKAY(cuGraphExecDestroy, e);
+    OKAY(cuMemFreeAsync, any.of.alloc.address, a);
+    OKAY(cuMemAllocAsync, &p, (size_t)MIB, a);
+    OKAY(cuMemFreeAsync, p, a);
+    OKAY(cuCtxSynchronize);
+    OKAY(cuGraphExecDestroy, f);
+    OKAY(cuGraphInstantiateWithFlags, &e, g, (uint64_t)0);
+    return 0;
+}
+
 /* Nobody's questions spoil a capture: copies of another thread are in flight all the while. */
 static volatile int stop;
 static void *copying(void *c)
@@ -169,4 +207,4 @@ static int per_thread(char **args)
     return 0;
 }
 
-MODES({"overlap", overlap}, {"kernels", kernels}, {"graphs", graphs}, {"captures", captures}, {"per_thread", per_thread})
+MODES({"overlap", overlap}, {"kernels", kernels}, {"graphs", graphs}, {"captures", captures}, {"graph_memory", graph_memory}, {"per_thread", per_thread})
