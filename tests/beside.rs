@@ -163,3 +163,18 @@ fn images_of_a_process_share_its_processor_time_out() {
         near(run, ms);
     }
 }
+
+#[test]
+fn nothing_is_exact_of_a_process_that_is_running() {
+    let dir = support::fresh_dir("beside_running");
+    let trace = dir.join("t.jsonl");
+    let holder = Holder::start(dir.join("a"), 4, &trace, false, false);
+    wait_until("it", || holder.is_ready());
+    let heap = runs(&trace)[0]["heap"].clone();
+    assert_eq!((&heap["peak_bound_bytes"], &heap["live_bound_bytes"]), (&Value::Null, &Value::Null));
+    let text = lossy(&Command::new(support::memshim()).arg("analyze").arg(&trace).output().unwrap().stdout);
+    assert!(!text.contains("exact)") && !text.contains("leaked,"), "{text}");
+    assert_eq!(holder.let_go().end(), "exit 0");
+    let heap = runs(&trace)[0]["heap"].clone();
+    assert!(heap["peak_bound_bytes"].is_u64());
+}

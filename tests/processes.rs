@@ -127,3 +127,30 @@ fn the_report_says_how_the_process_ended() {
         assert_eq!((end["kind"].as_str(), end["signal"].as_i64()), (Some("signaled"), Some(signal)), "{how}: {end}");
     }
 }
+
+/// What a forked child inherited is live in it, whichever the mode; what it leaked itself is told where it is known.
+#[test]
+fn a_forked_child_is_shown_alike_in_both_modes() {
+    for mode in ["full", "fast"] {
+        let dir = support::fresh_dir(&format!("inherits_{mode}"));
+        let trace = dir.join("t.jsonl");
+        let mut command = std::process::Command::new(support::build("inherits.c", "inherits", &[]));
+        command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_OUT", &trace).env("MEMSHIM_MODE", mode);
+        assert!(command.status().expect("the program").success());
+        let report: serde_json::Value = serde_json::from_str(&support::analyze(&trace).unwrap()).unwrap();
+        let child = report["runs"].as_array().unwrap().iter().find(|r| r["heap"]["inherited_allocs"] != 0).expect("a child");
+        let heap = &child["heap"];
+        let number = |key: &str| heap[key].as_u64().unwrap_or_else(|| panic!("no {key}: {heap}"));
+        assert_eq!(number("live_allocs"), number("inherited_allocs") - 40 + 25, "{mode}: {heap}");
+        let own = if mode == "full" { (serde_json::json!(25 * 90001), serde_json::json!(25)) } else { Default::default() };
+        assert_eq!((&heap["leaked_bytes"], &heap["leaked_allocs"]), (&own.0, &own.1), "{mode}");
+        let live = number("inherited_bytes") - 40 * 10008 + 25 * 90001;
+        assert!(number("live_bytes").abs_diff(live) < 1000, "{mode}: {live}: {heap}");
+        let pid = child["pid"].to_string();
+        let text = std::process::Command::new(support::memshim()).arg("analyze").arg(&trace).args(["--pid", &pid]).output().unwrap().stdout;
+        let text = support::lossy(&text);
+        let says = if mode == "full" { "2.15 MiB in 25 blocks of them its own" } else { "which of them are its own, full mode tells" };
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains("at the fork, counted in what is live") && flat.contains(says), "{text}");
+    }
+}

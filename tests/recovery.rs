@@ -195,7 +195,7 @@ fn hold(report: &Report) {
     let run = &report.runs[0];
     let h = &run.heap;
     assert_eq!(h.sizes, [[100, 2, 2], [300, 1, 1], [500, 1, 1], [777, 1, 0]]);
-    assert_eq!((h.allocs, h.frees, h.leaked_bytes.0, run.events.unknown_frees), (5, 5, 777, 1));
+    assert_eq!((h.allocs, h.frees, h.leaked_bytes.unwrap().0, run.events.unknown_frees), (5, 5, 777, 1));
     assert_eq!((run.events.counted, run.events.recorded, run.events.lost), (9, 9, 0));
     assert_eq!(h.by_function["malloc"].allocs, 4);
     assert_eq!((run.maps.anon.committed_bytes.0, run.children.count), (8192, 1));

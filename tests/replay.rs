@@ -189,7 +189,7 @@ fn hold(run: &Run, naive: &Naive, lanes: u32) -> Result<(), TestCaseError> {
     let sizes: Vec<[u64; 3]> = naive.sizes.iter().map(|(s, [a, f])| [*s, *a, *f]).collect();
     prop_assert_eq!(&h.sizes, &sizes);
     let leaked: u64 = sizes.iter().map(|[s, a, f]| s * (a - f)).sum();
-    prop_assert_eq!(h.leaked_bytes.0, leaked);
+    prop_assert_eq!(h.leaked_bytes.unwrap().0, leaked);
     let bound = h.peak_bound_bytes.unwrap().0;
     prop_assert!(h.peak_bytes.0.abs_diff(naive.peak as u64) <= bound, "{} {} {}", h.peak_bytes.0, naive.peak, bound);
     let selected = h.selected.as_ref().unwrap();

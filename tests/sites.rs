@@ -211,7 +211,7 @@ fn a_site_has_what_it_held_at_the_peak_and_what_it_never_gave_back() {
     assert_eq!((t.live_at_peak_bytes.0, t.total_bytes.0, t.leaked_bytes.0), (20_100, 20_800, 300));
     assert_eq!(
         (t.live_at_peak_bytes, t.total_bytes, t.leaked_bytes),
-        (run.heap.peak_bytes, run.heap.requested_bytes, run.heap.leaked_bytes)
+        (run.heap.peak_bytes, run.heap.requested_bytes, run.heap.leaked_bytes.unwrap())
     );
     assert_eq!((t.without_stack_bytes.0, t.sites), (100, 4));
 }

@@ -52,6 +52,7 @@ pub fn heap(image: &ImageEnd, mode: Mode, options: &Options) -> Heap {
     let mut heap = Heap {
         requested_bytes: requested(image),
         by_function: by_function(image, mode),
+        inherited_allocs: image.header.inherited.as_ref().map_or(0, |i| i.blocks.max(0) as u64),
         inherited_bytes: Bytes::of_balance(image.header.inherited.as_ref().map_or(0, |i| i.live)),
         unknown_freed_bytes: Bytes(image.totals.unknown_bytes),
         big: image.header.big,
@@ -69,10 +70,16 @@ pub fn heap(image: &ImageEnd, mode: Mode, options: &Options) -> Heap {
     }
     (heap.sizes, heap.sizes_estimated) = sizes(image, mode);
     heap.seen = image.header.heap_seen != Some(false);
-    if !heap.seen || mode == Mode::Full && events(image, mode).lost > 0 {
+    // Of a process that is running the latest events are in its memory.
+    if !heap.seen || image.seen.running || mode == Mode::Full && events(image, mode).lost > 0 {
         (heap.peak_bound_bytes, heap.live_bound_bytes) = (None, None);
     }
     heap
+}
+
+/// Blocks that are live of `inherited` ones and those since.
+fn still(inherited: i64, allocs: u64, frees: u64) -> u64 {
+    (inherited.max(0) as u64).saturating_add(allocs).saturating_sub(frees)
 }
 
 fn full(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
@@ -80,14 +87,16 @@ fn full(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
     heap.allocs = image.totals.allocs;
     heap.frees = image.totals.frees;
     heap.live_bytes = Bytes::of_balance(requested.live);
-    heap.live_allocs = image.heap.live_blocks;
+    let inherited = image.header.inherited.as_ref().map_or(0, |i| i.blocks);
+    heap.live_allocs = if inherited > 0 { still(inherited, heap.allocs, heap.frees) } else { image.heap.live_blocks };
     heap.live_bound_bytes = Some(Bytes(0));
     heap.peak_bytes = Bytes::of_balance(requested.peak);
     heap.peak_bound_bytes = Some(Bytes::of_balance(requested.bound));
     heap.peak_at_s = Some(Nanos(requested.at).seconds_since(start));
     heap.temporary_allocs = Some(image.totals.temporary);
-    heap.leaked_allocs = image.heap.live_blocks;
-    heap.leaked_bytes = image.kinds.used().map(|k| Bytes((k.allocs - k.frees.min(k.allocs)).saturating_mul(k.size))).sum();
+    heap.leaked_allocs = Some(image.heap.live_blocks);
+    let leaked = image.kinds.used().map(|k| Bytes((k.allocs - k.frees.min(k.allocs)).saturating_mul(k.size))).sum();
+    heap.leaked_bytes = Some(leaked);
     heap.usable = Usable { live_bytes: Bytes::of_balance(usable.live), peak_bytes: Bytes::of_balance(usable.peak) };
 }
 
@@ -97,7 +106,8 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
     heap.allocs = counts.lanes.values().map(|l| l.allocs).sum();
     heap.frees = counts.lanes.values().map(|l| l.frees).sum();
     heap.live_bytes = Bytes::of_balance(counts.lanes_live());
-    heap.live_allocs = counts.blocks.max(0) as u64;
+    let inherited = image.header.inherited.as_ref().map_or(0, |i| i.blocks);
+    heap.live_allocs = inherited.saturating_add(counts.blocks).max(0) as u64;
     // Between the two nobody knows; the middle is wrong by least. By requested size the peak is lower by at most the slack of the
     // blocks that were live.
     let peak = counts.lower + (counts.upper - counts.lower) / 2;
@@ -109,8 +119,10 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
         .and_then(|blocks| slack(image, blocks, recorded.peak.saturating_add(recorded.bound), counts.lower))
         .map(|slack| Bytes::of_balance(counts.upper - peak).max(Bytes::of_balance(peak - counts.lower) + slack));
     heap.live_bound_bytes = slack(image, counts.blocks, recorded.live, counts.lanes_live());
-    heap.leaked_allocs = heap.live_allocs;
-    heap.leaked_bytes = heap.live_bytes;
+    // Which of a forked child's frees were of blocks that it inherited is not told.
+    if inherited == 0 {
+        (heap.leaked_allocs, heap.leaked_bytes) = (Some(heap.live_allocs), Some(heap.live_bytes));
+    }
     heap.usable = Usable { live_bytes: heap.live_bytes, peak_bytes: heap.peak_bytes };
 }
 

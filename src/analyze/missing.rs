@@ -43,7 +43,11 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
     add("lines", seen.useless, "nothing in them could be used");
     add("calls of mmap and the like", image.maps.late, "they came too late to be put in order, or twice");
     add("calls of mmap and the like", image.maps.unknown, "of a kind this version does not know");
-    add("histories of mapped regions", image.maps.regions_left_out, "more than are kept; their bytes are in the sums");
+    add(
+        "mapped regions in `maps.regions`",
+        image.maps.regions_left_out,
+        "the list holds the 512 largest; the bytes of all are in the sums",
+    );
     let phases = &image.phases;
     add("phases", more_phases, "they took less time than those listed, which are as many as there is room for");
     add("phases", phases.left_out, "more begins and ends than are kept");

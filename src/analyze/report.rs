@@ -179,10 +179,12 @@ pub struct Heap {
     pub peak_at_s: Option<f64>,
     /// Freed before the same thread allocated anything else; `null` in fast mode.
     pub temporary_allocs: Option<u64>,
-    pub leaked_bytes: Bytes,
-    pub leaked_allocs: u64,
+    /// `null`: of a forked child in fast mode it is not told apart from what it inherited.
+    pub leaked_bytes: Option<Bytes>,
+    pub leaked_allocs: Option<u64>,
     /// Of the parent, live at the fork, in `live` and `peak` by usable size.
     pub inherited_bytes: Bytes,
+    pub inherited_allocs: u64,
     /// Freed of unknown blocks, usable size.
     pub unknown_freed_bytes: Bytes,
     pub usable: Usable,

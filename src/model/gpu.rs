@@ -133,7 +133,7 @@ impl Gpu {
         self.play(&e);
         let memory = &self.end.memory;
         match e.kind {
-            kind::ALLOC | kind::FREE | kind::MAP | kind::CONTEXT => {
+            kind::ALLOC | kind::FREE | kind::MAP | kind::GRAPH | kind::CONTEXT => {
                 let live: i64 = memory.devices.values().map(|d| d.live.live).sum();
                 phases.note_in_order(Metric::Gpu, e.t, live.max(0) as u64);
                 phases.note_in_order(Metric::Pinned, e.t, memory.pinned.live.max(0) as u64);

@@ -1,7 +1,7 @@
 //! Peak, heap and mappings of one run.
 
 use super::{Page, peak_resident};
-use crate::analyze::report::{AtPeak, Mode, Run};
+use crate::analyze::report::{AtPeak, EndKind, Mode, Run};
 use crate::output::table::Table;
 use crate::output::units::{count, iec, iec_signed, percent, seconds};
 
@@ -115,6 +115,7 @@ fn heap(page: &mut Page, run: &Run) {
     let bound = match (run.mode, h.peak_bound_bytes) {
         (_, Some(b)) if b.0 == 0 => " (exact)".into(),
         (_, Some(b)) => format!(" (± {} at most)", iec(b.0)),
+        (_, None) if run.end.kind == EndKind::Running => " (so far: its latest events are in its memory)".into(),
         (Mode::Full, None) if run.events.lost > 0 => " (of the recorded calls)".into(),
         (_, None) => " (no bound known)".into(),
     };
@@ -134,9 +135,19 @@ fn heap(page: &mut Page, run: &Run) {
             percent(n as f64, h.allocs as f64)
         ));
     }
-    lines.push(format!("live at the end {} in {} blocks (leaked, unless kept on purpose)", iec(h.leaked_bytes.0), count(h.leaked_allocs)));
+    let when = if run.end.kind == EndKind::Running { "now" } else { "at the end" };
+    let blocks = |bytes: u64, n: u64| format!("{} in {} blocks", iec(bytes), count(n));
     if h.inherited_bytes.0 > 0 {
-        lines.push(format!("live {} of it inherited from the parent at the fork", iec(h.inherited_bytes.0)));
+        lines.push(format!("inherited {} at the fork, counted in what is live", blocks(h.inherited_bytes.0, h.inherited_allocs)));
+        let own = match (h.leaked_bytes, h.leaked_allocs) {
+            (Some(bytes), Some(n)) => format!("{} of them its own (leaked, unless kept on purpose)", blocks(bytes.0, n)),
+            _ => "which of them are its own, full mode tells".into(),
+        };
+        lines.push(format!("live {when} {}; {own}", blocks(h.live_bytes.0, h.live_allocs)));
+    } else {
+        let (bytes, n) = (h.leaked_bytes.unwrap_or(h.live_bytes), h.leaked_allocs.unwrap_or(h.live_allocs));
+        let leaked = if run.end.kind == EndKind::Running { "" } else { " (leaked, unless kept on purpose)" };
+        lines.push(format!("live {when} {}{leaked}", blocks(bytes.0, n)));
     }
     if h.allocs > 0 {
         lines.push(format!("total by function: {}", functions(run)));
