@@ -248,6 +248,6 @@ fn allocators_that_the_program_sets_are_left_and_said() {
         assert_eq!(run_of["python"]["peak_bytes"], Value::Null);
         let arenas = run_of["sites"].as_array().expect("sites").iter().filter(|s| s["name"] == "pymalloc arena");
         let bytes: u64 = arenas.map(|s| s["total_bytes"].as_u64().unwrap_or(0)).sum();
-        assert!(bytes >= 8 << 20 && bytes % (256 << 10) == 0, "{}: {bytes}", python.display());
+        assert!(bytes >= 8 << 20 && bytes.is_multiple_of(256 << 10), "{}: {bytes}", python.display());
     }
 }

@@ -306,7 +306,9 @@ fn sites_are_told_apart_by_thread_and_have_each_threads_own_peak() {
     w.at(1, 3000, false);
     own.iter().for_each(|b| w.free(1, Old::Block(*b)));
     w.site(1, 1, 0);
-    (0..5).for_each(|_| drop(w.alloc(1, kind, None, None)));
+    (0..5).for_each(|_| {
+        w.alloc(1, kind, None, None);
+    });
     w.flush();
     let request = Request { by: By::Thread, measure: Measure::Peak, top: 9 };
     let report = analyze_with(&w.out, &Options { view: Some(request), ..Options::default() });

@@ -35,8 +35,10 @@ pub fn advice(run: &Run) -> Vec<Advice> {
 fn hot_phases(run: &Run) -> impl Iterator<Item = Advice> {
     let mut hot: Vec<&Phase> = told(run).filter(|p| p.self_wall_s > run.wall_s * HOT_PHASE && run.wall_s > LONG_S).collect();
     hot.sort_by(|a, b| b.self_wall_s.total_cmp(&a.self_wall_s));
-    let named = (run.phases.len() > 1).then_some(hot).unwrap_or_default();
-    named.into_iter().take(HOT_PHASES).map(|p| {
+    if run.phases.len() < 2 {
+        hot.clear();
+    }
+    hot.into_iter().take(HOT_PHASES).map(|p| {
         let cpu = p.cpu_s.filter(|_| p.self_wall_s >= p.wall_s * 0.99).map(|c| format!(", {} of it on a processor", percent(c, p.wall_s)));
         Advice {
             what: format!("`{}` takes {} of the run by itself", p.path.join(" › "), percent(p.self_wall_s, run.wall_s)),

@@ -6,7 +6,6 @@ use super::{Usage, bail_usage, cause, exit};
 use crate::analyze::Options;
 use crate::analyze::profile::Profile;
 use crate::output::export::{collapsed, flamegraph, pprof, speedscope};
-use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -79,7 +78,8 @@ impl Export {
                 // What can fail for want of anything to draw fails before the file is touched.
                 let mut all = Vec::new();
                 self.write(&profile, &mut all)?;
-                fs::write(path, all).map_err(|e| Usage(format!("-o {}: {}: name a file that can be written", path.display(), cause(&e))))?;
+                fs::write(path, all)
+                    .map_err(|e| Usage(format!("-o {}: {}: name a file that can be written", path.display(), cause(&e))))?;
             }
             None => self.write(&profile, io::stdout().lock())?,
         }

@@ -365,15 +365,14 @@ impl Heap {
 /// Bytes of the blocks allocated since `since` that the lane frees straight after step `at`, before it does anything else: what the frame of a
 /// function that has just returned still held.
 fn settling(own: &[Ending], steps: &Steps, at: u64, since: u64) -> i64 {
-    let mut next = usize::try_from(at).unwrap_or(usize::MAX);
-    let first = own.partition_point(|e| (e.step as usize) < next);
+    let at = usize::try_from(at).unwrap_or(usize::MAX);
+    let first = own.partition_point(|e| (e.step as usize) < at);
     let mut bytes = 0;
-    for e in own[first..].iter().take_while(|e| e.seq >= since) {
-        match steps.requested.get(next) {
-            Some(change) if e.step as usize == next && *change < 0 => bytes -= change,
+    for (step, e) in (at..).zip(own[first..].iter().take_while(|e| e.seq >= since)) {
+        match steps.requested.get(step) {
+            Some(change) if e.step as usize == step && *change < 0 => bytes -= change,
             _ => break,
         }
-        next += 1;
     }
     bytes
 }

@@ -62,7 +62,7 @@ impl Levels {
     pub fn forget_old(&mut self) {
         if self.notes.len() > 2 * AHEAD {
             let old = self.notes.len() - AHEAD;
-            self.base = self.notes.drain(..old).last().map_or(self.base, |n| n.level);
+            self.base = self.notes.drain(..old).next_back().map_or(self.base, |n| n.level);
         }
     }
 

@@ -129,7 +129,7 @@ unsafe fn wrap_those_of(o: *const Object) -> bool {
         if core::mem::transmute::<*const c_void, unsafe extern "C" fn() -> c_int>(is_initialized)() != 0 {
             return true;
         }
-        let (get, set): (Exchange, Exchange) = (core::mem::transmute(get), core::mem::transmute(set));
+        let (get, set) = (core::mem::transmute::<*const c_void, Exchange>(get), core::mem::transmute::<*const c_void, Exchange>(set));
         let version = core::mem::transmute::<*const c_void, unsafe extern "C" fn() -> *const c_char>(version)();
         pools::settle(CStr::from_ptr(version).to_bytes(), find(b"PyObject_GetArenaAllocator"), find(b"PyObject_SetArenaAllocator"));
         GET = Some(get);

@@ -66,7 +66,7 @@ pub unsafe fn settle(version: &[u8], get: Option<*const c_void>, set: Option<*co
     GIB.store(p.cast(), Release);
     // SAFETY: the caller's functions, which exchange structures.
     unsafe {
-        let (get, set): (Exchange, Exchange) = (core::mem::transmute(get), core::mem::transmute(set));
+        let (get, set) = (core::mem::transmute::<*const c_void, Exchange>(get), core::mem::transmute::<*const c_void, Exchange>(set));
         let mut ours = Arenas { ctx: core::ptr::null_mut(), alloc, free };
         let mut theirs = ours;
         get(&raw mut theirs);
@@ -104,10 +104,8 @@ unsafe extern "C" fn alloc(ctx: *mut c_void, size: usize) -> *mut c_void {
     unsafe {
         let Some(inner) = &*(&raw const INNER) else { return core::ptr::null_mut() };
         let p = (inner.alloc)(ctx, size);
-        if !p.is_null() {
-            if size >= ARENA {
-                mark(p as u64, size, true);
-            }
+        if !p.is_null() && size >= ARENA {
+            mark(p as u64, size, true);
         }
         p
     }

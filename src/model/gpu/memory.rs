@@ -229,7 +229,7 @@ impl Memory {
 
     /// An executable graph takes memory, or gives it back.
     pub fn graph(&mut self, device: u8, bytes: i64, t: u64) {
-        self.count(device, class::GRAPH, bytes, t);
+        self.count(device, class::GRAPH, 0, bytes, t);
     }
 
     /// All that is in a context goes with it; physical allocations are of no context.
