@@ -184,6 +184,8 @@ unsafe fn setting(name: &[u8], value: &[u8]) {
             b"skip" => set(&mut c.follow, false),
             _ => Err("follow or skip"),
         },
+        // SAFETY: the caller's promise.
+        b"MEMSHIM_PHASE_PY" => unsafe { crate::phases::python::take(value) },
         b"MEMSHIM_INTERVAL" => interval(value).map_or(Err("a time from 1ms to 1h, such as 100ms"), |v| set(&mut c.interval_ns, v)),
         b"MEMSHIM_BIG" => bytes(value).map_or(Err("a size such as 64KiB"), |v| set(&mut c.big, v.max(1) as usize)),
         b"MEMSHIM_SAMPLE" => match bytes(value) {
@@ -303,7 +305,7 @@ pub fn program_wanted(name: &[u8]) -> bool {
 }
 
 /// Shell-style match with `*` and `?`, iterative.
-fn glob(pattern: &[u8], name: &[u8]) -> bool {
+pub fn glob(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (pattern, name);
     let mut back: Option<(&[u8], &[u8])> = None;
     loop {

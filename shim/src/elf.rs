@@ -43,6 +43,11 @@ impl Object {
     pub const fn new(base: u64, dynamic: *const [u64; 2]) -> Object {
         Object { base, name: core::ptr::null(), dynamic, next: core::ptr::null() }
     }
+
+    /// The same object, by its place only.
+    pub const fn alone(&self) -> Object {
+        Object::new(self.base, self.dynamic)
+    }
 }
 
 /// A function and the object that defines it.

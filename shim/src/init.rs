@@ -134,6 +134,7 @@ unsafe fn begin() {
             return;
         }
         callers::settle();
+        crate::phases::python::settle();
         if !map_private() {
             PHASE.store(3, Release);
             return;

@@ -8,6 +8,7 @@
 mod api;
 mod names;
 mod nvtx;
+pub mod python;
 
 pub use memshim_format::phase::Source;
 pub use names::name;

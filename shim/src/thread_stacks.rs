@@ -11,6 +11,7 @@ use crate::hooks::maps::ticket;
 use crate::lane::{Hot, push};
 use crate::real;
 use crate::sys::{self, sys};
+use crate::unwind::reach;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use memshim_format::record::{op, start};
@@ -129,6 +130,23 @@ fn place_of(handle: u64) -> Option<&'static Place> {
 
 fn known(handle: u64) -> Option<&'static Place> {
     places(handle).take_while(|p| p.handle.load(Acquire) != 0).find(|p| p.handle.load(Relaxed) == handle)
+}
+
+/// Bytes of this thread's stack below `here`; 0: not known.
+pub fn room_below(here: u64) -> u64 {
+    if let Some(top) = reach::top_of_first() {
+        let mut limit = [0u64; 2];
+        // SAFETY: limit is a struct rlimit64.
+        unsafe { sys!(libc::SYS_prlimit64, 0, libc::RLIMIT_STACK, 0, limit.as_mut_ptr()) };
+        let [soft, _] = limit;
+        return here.saturating_sub(top.saturating_sub(soft));
+    }
+    let handle = sys::thread_block();
+    known(handle).map_or(0, |place| {
+        let end = (handle + PAGE) & !(PAGE - 1);
+        let low = end - place.len.load(Relaxed).min(end);
+        if (low..end).contains(&here) { here - low } else { 0 }
+    })
 }
 
 /// A thread was made with these attributes (null: the default ones).

@@ -7,7 +7,7 @@ use crate::launch::{job, preload};
 use crate::output::{shell, units::iec};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -17,6 +17,7 @@ EXAMPLES
   memshim run -o 'out/%j.r%r.jsonl' -- ./solver input.dat        under srun or mpirun: one file a rank
   memshim run --mode full -o t.jsonl.zst -- ./prog               every call an event, compressed
   memshim run --exclude 'git,make' -- make -j8
+  memshim run --phase-py 'scf.hf:SCF.kernel' -- python run.py    each call of that method a phase
 
 PATTERN may hold %h host, %p pid, %e program, %j job id, %r rank, %t start time; a folder gets the default name.
 EXIT STATUS is that of CMD; 128+n when signal n ended it; 127 not found, 126 not runnable, 125 memshim itself failed.";
@@ -72,6 +73,10 @@ pub struct Run {
     /// Most bytes the traces of a run may have together; on reaching it detail is dropped, and the trace says so [default: 2GiB]
     #[arg(long, value_name = "SIZE", value_parser = value::some_bytes)]
     max: Option<u64>,
+
+    /// Python functions that are phases: module:function, both globs, such as scf.hf:SCF.kernel or run:*; may be given several times
+    #[arg(long, value_name = "RULE,…")]
+    phase_py: Vec<OsString>,
 
     /// Say nothing at the end
     #[arg(short, long)]
@@ -154,6 +159,7 @@ impl Run {
             ("MEMSHIM_STACKS", self.stacks.map(word)),
             ("MEMSHIM_GPU_TIMING", self.gpu_timing.map(word)),
             ("MEMSHIM_PYTHON_ALLOC", self.python_alloc.then(|| "1".into())),
+            ("MEMSHIM_PHASE_PY", (!self.phase_py.is_empty()).then(|| self.phase_py.join(OsStr::new(",")))),
         ];
         all.into_iter().filter_map(|(k, v)| v.map(|v| (k, v))).collect()
     }
@@ -228,6 +234,8 @@ mod tests {
 
     #[test]
     fn flags_become_the_variables_of_the_same_name() {
+        let rules = parse(&["--phase-py", "a:b,c:*", "--phase-py", "d:e", "--", "x"]).variables();
+        assert_eq!(rules, [("MEMSHIM_PHASE_PY", OsString::from("a:b,c:*,d:e"))]);
         let run = parse(&["--mode", "full", "--interval", "0.1s", "--big", "64KiB", "--children", "skip", "--python-alloc", "--", "x"]);
         let v: Vec<_> = run.variables().into_iter().map(|(k, v)| format!("{k}={}", v.display())).collect();
         assert_eq!(

@@ -69,6 +69,7 @@ unsafe fn map(call: impl FnOnce() -> *mut c_void, len: usize, prot: c_int, flags
             on_failed(hot);
         } else if records(hot) {
             let kind = kind_of(flags, fd);
+            crate::phases::python::look();
             callers::note(hot);
             push(hot, [start(op::MMAP, 0, ticket()), sys::now(), p as u64, len as u64, (prot as u64) << 32 | flags as u32 as u64, kind]);
         }

@@ -112,6 +112,19 @@ pub unsafe extern "C" fn pthread_create(thread: *mut c_void, attr: *const c_void
     }
 }
 
+/// # Safety
+/// As the C function. Allocators call it from inside: nothing is set up for it, and nothing recorded.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_setspecific(key: u32, value: *const c_void) -> c_int {
+    if !init::resolved() {
+        ready();
+    }
+    // SAFETY: passed on as called.
+    let r = unsafe { call_real!(pthread_setspecific(key, value), libc::ENOMEM) };
+    crate::phases::python::on_thread_storage(value);
+    r
+}
+
 macro_rules! alone {
     ($($name:ident($($arg:ident: $ty:ty),*);)*) => { $(
         /// # Safety

@@ -63,6 +63,7 @@ macro_rules! for_each_hook {
     posix_spawn(pid: *mut c_int, path: *const c_char, acts: *const c_void, attr: *const c_void, argv: *const *const c_char, env: *const *const c_char) -> c_int, process;
     posix_spawnp(pid: *mut c_int, path: *const c_char, acts: *const c_void, attr: *const c_void, argv: *const *const c_char, env: *const *const c_char) -> c_int, process;
     pthread_create(thread: *mut c_void, attr: *const c_void, start: *const c_void, arg: *mut c_void) -> c_int, process;
+    pthread_setspecific(key: u32, value: *const c_void) -> c_int, process;
     setuid(id: u32) -> c_int, process;
     setgid(id: u32) -> c_int, process;
     seteuid(id: u32) -> c_int, process;

@@ -41,12 +41,26 @@ fn phases_left_out() {
     }
 }
 
+/// Says what became of no rule for Python functions.
+fn python_rules() {
+    crate::phases::python::trouble(|rule, what| {
+        let mut b = [0u8; 1024];
+        let mut t = Text::over(&mut b);
+        let mut text = [0u8; 512];
+        let mut whole = Text::over(&mut text);
+        whole.bytes(rule.get(..rule.len().min(256)).unwrap_or(b"")).str(what);
+        t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":").quoted(whole.as_bytes()).str("}\n");
+        sink::write(t.as_bytes());
+    });
+}
+
 /// Writes the `end` line.
 pub fn end(how: &str, code: Option<i32>) {
     live_names();
     flush_side();
     crowd();
     phases_left_out();
+    python_rules();
     let s = totals(false);
     let mut t = stage();
     t.str("{\"type\":\"end\"").field("t", sys::now()).str(",\"how\":\"").str(how).str("\",\"code\":");

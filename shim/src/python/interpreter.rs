@@ -13,6 +13,7 @@ pub type Ask = unsafe extern "C" fn() -> *const u8;
 
 /// A recognised interpreter.
 pub struct Interpreter {
+    pub object: Object,
     pub layout: Layout,
     pub version: u16,
     pub runtime: *const u8,
@@ -77,6 +78,14 @@ pub fn seek() {
     }
 }
 
+/// Looks whether a library that is loaded by now and may be called is an interpreter.
+pub fn seek_loaded() {
+    if let Some(library) = crate::loaded::find(b"libpython") {
+        // SAFETY: a loaded library; programs that run Python do not unload it.
+        unsafe { consider(&library.object(), None) };
+    }
+}
+
 /// A library has been loaded whose file is `path` and which lies at `bias`: looks whether it is an interpreter, if its file's name says so.
 /// On the writer.
 pub fn notice(path: &[u8], bias: u64) {
@@ -132,7 +141,7 @@ unsafe fn consider(o: *const Object, named: Option<&[u8]>) -> bool {
                 (None, None) => 0,
             };
             let version = find(b"Py_Version").map_or(version, |v| (v.cast::<u32>().read() >> 16) as u16);
-            let found = recognise(version, ask(this_thread.cast()), |name| find(name).map(|p| p.cast()));
+            let found = recognise((*o).alone(), version, ask(this_thread.cast()), |name| find(name).map(|p| p.cast()));
             *(&raw mut INTERPRETER) = found;
             FOUND.store(if (*(&raw const INTERPRETER)).is_some() { KNOWN } else { UNKNOWN }, Release);
         }
@@ -174,7 +183,7 @@ fn keep_version(text: &[u8]) -> u16 {
 
 /// # Safety
 /// `find` gives addresses of a loaded interpreter's exports.
-unsafe fn recognise(version: u16, this_thread: Ask, find: impl Fn(&[u8]) -> Option<*const u8>) -> Option<Interpreter> {
+unsafe fn recognise(object: Object, version: u16, this_thread: Ask, find: impl Fn(&[u8]) -> Option<*const u8>) -> Option<Interpreter> {
     let runtime = find(b"_PyRuntime")?;
     let (code_type, type_type) = (find(b"PyCode_Type")?, find(b"PyType_Type")?);
     // SAFETY: the interpreter's own static variables.
@@ -199,6 +208,6 @@ unsafe fn recognise(version: u16, this_thread: Ask, find: impl Fn(&[u8]) -> Opti
         } else {
             None
         };
-        Some(Interpreter { layout, version, runtime, code_type: code_type as u64, this_thread, holder })
+        Some(Interpreter { object, layout, version, runtime, code_type: code_type as u64, this_thread, holder })
     }
 }

@@ -25,16 +25,17 @@
 pub mod allocators;
 mod codes;
 mod frame;
-mod interpreter;
+pub mod interpreter;
 mod layout;
 mod offsets;
 mod pools;
-mod strings;
+pub mod strings;
 mod thread;
 mod walk;
 
 pub use codes::{Definition, forget, private};
-pub use interpreter::{notice, seek, state};
+pub use interpreter::{notice, seek, seek_loaded, state};
+pub use layout::NONE;
 pub use walk::Python;
 
 impl Python {

@@ -150,6 +150,13 @@ pub fn anchor() -> u64 {
     if block == first { top } else { block }
 }
 
+/// Where the first thread's stack ends, if this is it.
+pub fn top_of_first() -> Option<u64> {
+    // SAFETY: written once, before.
+    let (first, top) = unsafe { (FIRST.block, FIRST.top) };
+    (sys::thread_block() == first).then_some(top)
+}
+
 /// The first thread: its control block, and the upper end of its stack.
 struct First {
     block: u64,

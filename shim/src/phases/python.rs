@@ -1,0 +1,114 @@
+//! Phases that are Python functions, by rules (`MEMSHIM_PHASE_PY`); nothing of the program is changed, and none of our code is Python.
+//!
+//! How we come to run inside the interpreter: it keeps each thread's state in thread-local storage, so `pthread_setspecific` is called with
+//! one before a thread runs any Python. There the interpreter's function that evaluates frames is replaced ([`eval`]), which is one word.
+//! That is all there is to it up to 3.11. From 3.12 on the next frame sets up `sys.monitoring` ([`monitor`]) and takes the function away.
+//! An interpreter further on in a thread (a subinterpreter) is found at its first event that is recorded.
+//!
+//! [`rules`] say what is a phase, [`codes`] knows those that are, [`last`] tells the end when the function's locals are gone.
+
+mod codes;
+mod cpython;
+mod eval;
+mod fields;
+mod last;
+mod monitor;
+mod rules;
+
+pub use rules::take;
+
+use crate::sys;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+
+/// There are rules.
+static WANTED: AtomicBool = AtomicBool::new(false);
+/// An interpreter did not take us.
+static FAILED: AtomicBool = AtomicBool::new(false);
+/// Calls were so deep that they were not watched.
+static FAR_DOWN: AtomicBool = AtomicBool::new(false);
+
+/// What there is to do at the start. One thread.
+pub fn settle() {
+    if rules::any() {
+        crate::unwind::reach::settle();
+        crate::python::seek();
+        WANTED.store(true, Relaxed);
+    }
+}
+
+/// A thread has kept `value` in storage of its own: if that is its state in an interpreter, that one is ours to watch.
+#[inline(always)]
+pub fn on_thread_storage(value: *const c_void) {
+    if WANTED.load(Relaxed) && !value.is_null() {
+        sys::keep_errno(|| consider(value));
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn consider(value: *const c_void) {
+    static TRIES: AtomicU32 = AtomicU32::new(0);
+    if crate::python::state().is_none() && TRIES.fetch_add(1, Relaxed) < 10_000 {
+        crate::python::seek_loaded();
+    }
+    let Some(p) = cpython::get() else { return };
+    // SAFETY: the interpreter's function; if the value is this thread's state, it lives.
+    unsafe {
+        if (p.walked.this_thread)() == value.cast() {
+            watch(p, value.cast_mut().cast());
+        }
+    }
+}
+
+/// Something is recorded: whichever interpreter this thread runs in is watched.
+#[inline(always)]
+pub fn look() {
+    if WANTED.load(Relaxed) {
+        look_now();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn look_now() {
+    if let Some(p) = cpython::get() {
+        // SAFETY: the interpreter's function; the current thread state lives.
+        unsafe {
+            let state = (p.current)();
+            if !state.is_null() {
+                watch(p, state);
+            }
+        }
+    }
+}
+
+unsafe fn watch(p: &cpython::Cpython, state: cpython::Py) {
+    // SAFETY: the caller's thread state, which lives, and its interpreter.
+    unsafe {
+        let interpreter = cpython::interpreter_of(state);
+        if !interpreter.is_null() {
+            if p.monitoring.is_none() {
+                last::settle(p);
+            }
+            eval::put(p, interpreter);
+        }
+    }
+}
+
+/// Says at the end what did not come about: each line in two parts, of which the second is the program's text.
+pub fn trouble(mut say: impl FnMut(&[u8], &'static str)) {
+    if !WANTED.load(Relaxed) || crate::python::state().is_none() {
+        return;
+    }
+    if cpython::is_unusable() || FAILED.load(Relaxed) {
+        say(b"", "functions of this Python cannot be phases: its version or build is not known, or it has no number left for a monitoring tool");
+        return;
+    }
+    if FAR_DOWN.load(Relaxed) {
+        say(b"", "calls of Python functions deep in a recursion, where the stack was nearly used up, are no phases");
+    }
+    for rule in rules::unmet() {
+        say(rule, " (MEMSHIM_PHASE_PY): no function of that name ran in this process");
+    }
+}

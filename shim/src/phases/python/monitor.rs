@@ -1,0 +1,304 @@
+//! From 3.12 on: `sys.monitoring`, under a tool number of our own. The first call of each code object is told; those that are no phase's are
+//! told never again. What begins and ends a phase is asked for in its own code object only, but for exceptions that leave a frame or enter a
+//! generator: those the interpreter tells for all code or none, so they are asked for from the first phase on.
+
+use super::cpython::{Cpython, Monitoring, Py};
+use super::rules::Module;
+use super::{codes, cpython, eval, last};
+use crate::phases::{Source, begin, end};
+use crate::python::strings::chars;
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+const PY_START: c_int = 1 << 0;
+const PY_RESUME: c_int = 1 << 1;
+const PY_RETURN: c_int = 1 << 2;
+const PY_YIELD: c_int = 1 << 3;
+const PY_UNWIND: c_int = 1 << 12;
+const PY_THROW: c_int = 1 << 13;
+
+type Called = unsafe extern "C" fn(Py, *const Py, isize) -> Py;
+
+/// A `PyMethodDef`.
+#[repr(C)]
+struct Method {
+    name: *const c_char,
+    call: Option<Called>,
+    flags: c_int,
+    doc: *const c_char,
+}
+// SAFETY: constants.
+unsafe impl Sync for Method {}
+
+const FASTCALL: c_int = 0x80;
+
+const fn method(name: &'static core::ffi::CStr, call: Called) -> Method {
+    Method { name: name.as_ptr(), call: Some(call), flags: FASTCALL, doc: core::ptr::null() }
+}
+
+/// What is called for which event. The program sees their names in nothing but the tool's registration.
+static METHODS: [(c_int, Method); 6] = [
+    (PY_START, method(c"start", starts)),
+    (PY_RESUME, method(c"resume", resumes)),
+    (PY_THROW, method(c"throw", resumes)),
+    (PY_RETURN, method(c"return", returns)),
+    (PY_YIELD, method(c"yield", suspends)),
+    (PY_UNWIND, method(c"unwind", suspends)),
+];
+
+/// Numbers that no well-known tool has; 0 while there is none.
+const TOOLS: [u32; 2] = [3, 4];
+static TOOL: AtomicU32 = AtomicU32::new(0);
+/// `sys.monitoring.DISABLE`, one for all interpreters.
+static DISABLE: AtomicU64 = AtomicU64::new(0);
+
+/// Interpreters by number that have been set up, and those in which a phase was seen. Of later ones nothing is told.
+const INTERPRETERS: usize = 4096;
+static DONE: [AtomicU64; INTERPRETERS / 64] = [const { AtomicU64::new(0) }; INTERPRETERS / 64];
+static MET: [AtomicU64; INTERPRETERS / 64] = [const { AtomicU64::new(0) }; INTERPRETERS / 64];
+
+fn bit(id: i64) -> (usize, u64) {
+    ((id as usize >> 6) % (INTERPRETERS / 64), 1 << (id & 63))
+}
+
+/// Whether an interpreter is set up, or never will be.
+///
+/// # Safety
+/// An interpreter that lives.
+pub unsafe fn is_done(p: &Cpython, interpreter: Py) -> bool {
+    let Some(m) = &p.monitoring else { return true };
+    // SAFETY: the caller's interpreter.
+    let id = unsafe { (m.interpreter_id)(interpreter) };
+    let (word, mask) = bit(id);
+    !(0..INTERPRETERS as i64).contains(&id) || DONE.get(word).is_some_and(|w| w.load(Relaxed) & mask != 0)
+}
+
+/// Sets monitoring up in an interpreter, unless it is too early.
+///
+/// # Safety
+/// This thread runs that interpreter, between two steps of its loop, and no exception is on its way.
+pub unsafe fn install(p: &Cpython, interpreter: Py) {
+    let Some(m) = &p.monitoring else { return };
+    // SAFETY: as the caller says; objects that are returned are owned, but for those of `sys_object`.
+    unsafe {
+        if (p.is_initialized)() == 0 || is_done(p, interpreter) {
+            return;
+        }
+        let monitoring = (m.sys_object)(c"monitoring".as_ptr());
+        if monitoring.is_null() {
+            return;
+        }
+        let (word, mask) = bit((m.interpreter_id)(interpreter));
+        if let Some(w) = DONE.get(word) {
+            w.fetch_or(mask, Relaxed);
+        }
+        eval::take_away(p, interpreter);
+        last::settle(p);
+        if !register(m, monitoring) {
+            super::FAILED.store(true, Relaxed);
+        }
+    }
+}
+
+/// Lets go of a result; false: it was an error, which is no one's.
+unsafe fn went_well(m: &Monitoring, result: Py) -> bool {
+    // SAFETY: an owned object or null.
+    unsafe {
+        if result.is_null() { (m.clear_error)() } else { (m.release)(result) }
+    }
+    !result.is_null()
+}
+
+unsafe fn register(m: &Monitoring, monitoring: Py) -> bool {
+    // SAFETY: calls of methods with arguments as their formats say.
+    unsafe {
+        let take = |tool: u32| {
+            went_well(m, (m.call_method)(monitoring, c"use_tool_id".as_ptr(), c"Is".as_ptr(), tool, c"memshim".as_ptr()))
+        };
+        let known = TOOL.load(Relaxed);
+        let tool = if known != 0 { Some(known).filter(|t| take(*t)) } else { TOOLS.into_iter().find(|t| take(*t)) };
+        let disable = (m.attribute)(monitoring, c"DISABLE".as_ptr());
+        let Some(tool) = tool.filter(|_| !disable.is_null()) else {
+            went_well(m, disable);
+            return false;
+        };
+        TOOL.store(tool, Relaxed);
+        DISABLE.store(disable as u64, Relaxed);
+        let all = METHODS.iter().all(|(event, method)| {
+            let f = (m.new_function)((method as *const Method).cast::<c_void>(), core::ptr::null_mut(), core::ptr::null_mut());
+            // `N` takes the function over, null is an error that is passed on.
+            went_well(m, (m.call_method)(monitoring, c"register_callback".as_ptr(), c"IiN".as_ptr(), tool, *event, f))
+        });
+        all && went_well(m, (m.call_method)(monitoring, c"set_events".as_ptr(), c"Ii".as_ptr(), tool, PY_START))
+    }
+}
+
+unsafe fn none(m: &Monitoring) -> Py {
+    // Not mortal from 3.12 on.
+    m.none
+}
+
+unsafe fn argument(arguments: *const Py, count: isize) -> Py {
+    // SAFETY: the interpreter's call.
+    if count < 1 { core::ptr::null_mut() } else { unsafe { *arguments } }
+}
+
+/// What tells a code object from another one at its address.
+unsafe fn print_of(p: &Cpython, code: Py) -> u64 {
+    // SAFETY: the caller's code object.
+    unsafe { code.add(p.walked.layout.stamp as usize).cast::<u32>().read() as u64 }
+}
+
+/// The phase of a code object by its rules; 0: none.
+unsafe fn decide(p: &Cpython, m: &Monitoring, code: Py) -> u32 {
+    let l = &p.walked.layout;
+    // SAFETY: a code object, whose frame is the current one.
+    unsafe {
+        let field = |offset: u16| code.add(offset as usize).cast::<u64>().read();
+        let (mut name, mut file, mut function) = ([0u8; 512], [0u8; 1024], [0u8; 512]);
+        let globals = (m.globals)();
+        if globals.is_null() {
+            return 0;
+        }
+        let Some(n) = chars(l, (p.item)(globals, c"__name__".as_ptr()) as u64).map(|c| c.write(&mut name)) else { return 0 };
+        let at = chars(l, field(l.filename)).map_or(0, |c| c.write(&mut file));
+        let module = Module { name: name.get(..n).unwrap_or(b""), file: file.get(..at).unwrap_or(b"") };
+        if !module.is_wanted() {
+            return 0;
+        }
+        let Some(n) = chars(l, field(l.qualname)).map(|c| c.write(&mut function)) else { return 0 };
+        let function = function.get(..n).unwrap_or(b"");
+        let phase = module.phase(function);
+        if phase == 0 || function.starts_with(b"<module") {
+            return phase;
+        }
+        // The body of a class is none.
+        let flags = (m.attribute)(code, c"co_flags".as_ptr());
+        let optimized = !flags.is_null() && (m.as_long)(flags) & eval::OPTIMIZED as i64 != 0;
+        went_well(m, flags);
+        if optimized { phase } else { 0 }
+    }
+}
+
+unsafe extern "C" fn starts(_: Py, arguments: *const Py, count: isize) -> Py {
+    let Some((p, m)) = cpython::get().and_then(|p| Some((p, p.monitoring.as_ref()?))) else { return core::ptr::null_mut() };
+    // SAFETY: the interpreter's call: its first argument is the code object of the current frame.
+    unsafe {
+        let code = argument(arguments, count);
+        if code.is_null() {
+            return none(m);
+        }
+        let print = print_of(p, code);
+        let mut phase = codes::phase_of(code as u64, || print);
+        if phase == 0 || !is_asked_for(p, m) {
+            phase = decide(p, m, code);
+            if phase == 0 || !codes::set(code as u64, print, phase) {
+                return DISABLE.load(Relaxed) as Py;
+            }
+            ask_for(p, m, code);
+        }
+        begin(Source::Python, phase);
+        none(m)
+    }
+}
+
+/// Whether this interpreter tells of exceptions.
+unsafe fn is_asked_for(p: &Cpython, m: &Monitoring) -> bool {
+    // SAFETY: this thread runs an interpreter.
+    unsafe {
+        let (word, mask) = bit((m.interpreter_id)(cpython::interpreter_of((p.current)())));
+        MET.get(word).is_some_and(|w| w.load(Relaxed) & mask != 0)
+    }
+}
+
+/// Asks for all that is to be known of a code object.
+unsafe fn ask_for(p: &Cpython, m: &Monitoring, code: Py) {
+    let tool = TOOL.load(Relaxed);
+    // SAFETY: as in `register`.
+    unsafe {
+        let monitoring = (m.sys_object)(c"monitoring".as_ptr());
+        if monitoring.is_null() {
+            return;
+        }
+        if !is_asked_for(p, m) {
+            let (word, mask) = bit((m.interpreter_id)(cpython::interpreter_of((p.current)())));
+            if let Some(w) = MET.get(word) {
+                w.fetch_or(mask, Relaxed);
+            }
+            let events = PY_START | PY_UNWIND | PY_THROW;
+            went_well(m, (m.call_method)(monitoring, c"set_events".as_ptr(), c"Ii".as_ptr(), tool, events));
+        }
+        let events = PY_RESUME | PY_RETURN | PY_YIELD;
+        went_well(m, (m.call_method)(monitoring, c"set_local_events".as_ptr(), c"IOi".as_ptr(), tool, code, events));
+    }
+}
+
+/// The phase of the code object that an event is of, and what the interpreter gets back.
+unsafe fn told(arguments: *const Py, count: isize) -> (u32, Py) {
+    let Some((p, m)) = cpython::get().and_then(|p| Some((p, p.monitoring.as_ref()?))) else { return (0, core::ptr::null_mut()) };
+    // SAFETY: the interpreter's call.
+    unsafe {
+        let code = argument(arguments, count);
+        (if code.is_null() { 0 } else { codes::phase_of(code as u64, || print_of(p, code)) }, none(m))
+    }
+}
+
+unsafe extern "C" fn resumes(_: Py, arguments: *const Py, count: isize) -> Py {
+    // SAFETY: the interpreter's call.
+    let (phase, none) = unsafe { told(arguments, count) };
+    if phase != 0 {
+        begin(Source::Python, phase);
+    }
+    none
+}
+
+unsafe extern "C" fn suspends(_: Py, arguments: *const Py, count: isize) -> Py {
+    // SAFETY: the interpreter's call.
+    let (phase, none) = unsafe { told(arguments, count) };
+    if phase != 0 {
+        end(Source::Python);
+    }
+    none
+}
+
+unsafe extern "C" fn returns(_: Py, arguments: *const Py, count: isize) -> Py {
+    // SAFETY: the interpreter's call.
+    unsafe {
+        let (phase, none) = told(arguments, count);
+        if phase != 0 && !waits(argument(arguments, count)) {
+            end(Source::Python);
+        }
+        none
+    }
+}
+
+/// Whether the end can wait for the locals of the current frame to be gone: nobody else holds it, and no other tool is told after us.
+unsafe fn waits(code: Py) -> bool {
+    let Some((p, m)) = cpython::get().and_then(|p| Some((p, p.monitoring.as_ref()?))) else { return false };
+    let Some(f) = &p.fields else { return false };
+    let (l, tool) = (&p.walked.layout, TOOL.load(Relaxed));
+    // SAFETY: the interpreter's call; the current frame is this thread's and executing.
+    unsafe {
+        let state = (p.current)();
+        let mut frame = state.add(l.top as usize).cast::<Py>().read();
+        if l.cframe_current != crate::python::NONE {
+            frame = frame.add(l.cframe_current as usize).cast::<Py>().read();
+        }
+        let field = |offset: u16| frame.add(offset as usize).cast::<Py>().read();
+        if frame.is_null() || field(f.code) != code {
+            return false;
+        }
+        let object = field(f.frame_object);
+        if !object.is_null() && object.cast::<u64>().read() as u32 != 1 {
+            return false;
+        }
+        let monitoring = (m.sys_object)(c"monitoring".as_ptr());
+        let is_last = !monitoring.is_null()
+            && (0..tool).all(|lower| {
+                let name = (m.call_method)(monitoring, c"get_tool".as_ptr(), c"I".as_ptr(), lower);
+                let free = name == m.none;
+                went_well(m, name) && free
+            });
+        is_last && last::wait(frame.add(f.locals as usize).cast())
+    }
+}
