@@ -18,7 +18,10 @@ pub(super) fn settings(t: &mut Text) {
         _ => "mixed",
     };
     t.str(",\"stacks\":\"").str(name).str("\"");
-    match python::state().filter(|_| wanted & PYTHON != 0) {
+    let state = python::state().filter(|_| wanted & PYTHON != 0);
+    // SAFETY: the lock is held, or one thread exists.
+    unsafe { SAID = state.is_some() };
+    match state {
         Some(p) => t
             .str(",\"python\":")
             .quoted(p.version)
@@ -28,6 +31,8 @@ pub(super) fn settings(t: &mut Text) {
     };
 }
 
+/// What interpreter there is stands in the trace.
+static mut SAID: bool = false;
 /// Libraries that may be interpreters and have been loaded since the start: where they lie, when that was seen, their files' names.
 static mut LATE: (u64, u64, [u8; 32]) = (0, 0, [0; 32]);
 /// By then the loader has made a library ready.
@@ -36,7 +41,8 @@ const READY_NS: u64 = 50_000_000;
 /// Notes such a library.
 fn note_late(path: &[u8], bias: u64) {
     let file = path.rsplit(|c| *c == b'/').next().unwrap_or(path);
-    if file.starts_with(b"libpython") && python::state().is_none() {
+    // SAFETY: the lock is held.
+    if file.starts_with(b"libpython") && unsafe { !SAID } {
         let mut name = [0; 32];
         name.iter_mut().zip(file).for_each(|(to, c)| *to = *c);
         // SAFETY: the lock is held.
@@ -59,6 +65,8 @@ fn consider_late() {
         super::note(&["Python was loaded after the program's start: its blocks are not seen"]);
     }
     if let Some(p) = python::state() {
+        // SAFETY: as above.
+        unsafe { SAID = true };
         side(|t| {
             t.str("{\"type\":\"python\"").field("t", sys::now()).str(",\"version\":").quoted(p.version);
             t.str(if p.known { ",\"known\":true}\n" } else { ",\"known\":false}\n" });

@@ -56,6 +56,9 @@ fn consider(value: *const c_void) {
     // SAFETY: the interpreter's function; if the value is this thread's state, it lives.
     unsafe {
         if (p.walked.this_thread)() == value.cast() {
+            if (p.is_initialized)() == 0 {
+                monitor::forget();
+            }
             watch(p, value.cast_mut().cast());
         }
     }

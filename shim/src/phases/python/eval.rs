@@ -17,7 +17,7 @@ use crate::phases::{Source, begin, end};
 use crate::python::strings::chars;
 use crate::thread_stacks;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
 type Two = unsafe extern "C" fn(Py, c_int) -> Py;
 type Three = unsafe extern "C" fn(Py, Py, c_int) -> Py;
@@ -29,6 +29,9 @@ const SUSPENDS: u32 = 0x20 | 0x80 | 0x200;
 /// Who evaluates frames behind us.
 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
+/// Threads far down in 3.11, for whose sake it is not ours.
+static AWAY: AtomicU32 = AtomicU32::new(0);
+
 /// Puts ours in place in an interpreter.
 ///
 /// # Safety
@@ -38,7 +41,7 @@ pub unsafe fn put(p: &Cpython, interpreter: Py) {
     unsafe {
         let Some(place) = p.eval_place(interpreter) else { return };
         let there = *place;
-        if is_ours(there) || p.monitoring.is_some() && monitor::is_done(p, interpreter) {
+        if is_ours(there) || AWAY.load(Relaxed) > 0 || p.monitoring.is_some() && monitor::is_done(p, interpreter) {
             return;
         }
         let before = if there.is_null() { p.default_eval } else { there };
@@ -300,9 +303,11 @@ unsafe fn deep(state: Py, frame: Py, throw: c_int) -> Py {
         }
         let Some(p) = cpython::get() else { return run() };
         let interpreter = interpreter_of(state);
+        AWAY.fetch_add(1, Relaxed);
         take_away(p, interpreter);
         super::FAR_DOWN.store(true, Relaxed);
         let result = run();
+        AWAY.fetch_sub(1, Relaxed);
         put(p, interpreter);
         result
     }

@@ -73,6 +73,13 @@ pub unsafe fn is_done(p: &Cpython, interpreter: Py) -> bool {
     !(0..INTERPRETERS as i64).contains(&id) || DONE.get(word).is_some_and(|w| w.load(Relaxed) & mask != 0)
 }
 
+/// An interpreter is being made where there was none: numbers begin anew.
+pub fn forget() {
+    for word in DONE.iter().chain(&MET) {
+        word.store(0, Relaxed);
+    }
+}
+
 /// Sets monitoring up in an interpreter, unless it is too early.
 ///
 /// # Safety
