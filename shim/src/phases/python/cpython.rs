@@ -40,6 +40,8 @@ pub struct Monitoring {
     pub globals: Get,
     pub release: unsafe extern "C" fn(Py),
     pub clear_error: unsafe extern "C" fn(),
+    /// `PyCode_AddWatcher`.
+    pub watch_codes: Option<unsafe extern "C" fn(unsafe extern "C" fn(c_int, Py) -> c_int) -> c_int>,
     pub interpreter_id: unsafe extern "C" fn(Py) -> i64,
     pub none: Py,
 }
@@ -106,6 +108,7 @@ unsafe fn gather(walked: &'static Interpreter) -> Option<Cpython> {
                 globals: function(o, b"PyEval_GetGlobals")?,
                 release: function(o, b"Py_DecRef")?,
                 clear_error: function(o, b"PyErr_Clear")?,
+                watch_codes: function(o, b"PyCode_AddWatcher"),
                 interpreter_id: function(o, b"PyInterpreterState_GetID")?,
                 none: object(b"_Py_NoneStruct")?,
             })

@@ -1,14 +1,18 @@
-//! From 3.12 on: `sys.monitoring`, under a tool number of our own. The first call of each code object is told; those that are no phase's are
-//! told never again. What begins and ends a phase is asked for in its own code object only, but for exceptions that leave a frame or enter a
-//! generator: those the interpreter tells for all code or none, so they are asked for from the first phase on.
+//! From 3.12 on: `sys.monitoring`, under a tool number of our own. The interpreter tells of each code object that it makes (a "watcher"); of
+//! those that have a name which a rule knows, the first call is asked for, where the module is known, and of those that are phases all
+//! that begins and ends them. All other code is as it was, instruction by instruction. Exceptions that leave a frame or enter a generator
+//! are told for all code or none, so they are asked for from the first phase on.
+//!
+//! Where no watcher can be had, the first call of every code object is asked for: that costs later calls nothing, but instructions that
+//! were fused are single again (3.12), and each code object some memory.
 
 use super::cpython::{Cpython, Monitoring, Py};
-use super::rules::Module;
+use super::rules::{self, Module};
 use super::{codes, cpython, eval, last};
 use crate::phases::{Source, begin, end};
 use crate::python::strings::chars;
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 const PY_START: c_int = 1 << 0;
 const PY_RESUME: c_int = 1 << 1;
@@ -48,6 +52,8 @@ static METHODS: [(c_int, Method); 6] = [
 
 /// Numbers that no well-known tool has; 0 while there is none.
 const TOOLS: [u32; 2] = [3, 4];
+/// Asked for in all code.
+static FOR_ALL: AtomicI32 = AtomicI32::new(0);
 static TOOL: AtomicU32 = AtomicU32::new(0);
 /// `sys.monitoring.DISABLE`, one for all interpreters.
 static DISABLE: AtomicU64 = AtomicU64::new(0);
@@ -136,8 +142,35 @@ unsafe fn register(m: &Monitoring, monitoring: Py) -> bool {
             // `N` takes the function over, null is an error that is passed on.
             went_well(m, (m.call_method)(monitoring, c"register_callback".as_ptr(), c"IiN".as_ptr(), tool, *event, f))
         });
-        all && went_well(m, (m.call_method)(monitoring, c"set_events".as_ptr(), c"Ii".as_ptr(), tool, PY_START))
+        let watched = m.watch_codes.is_some_and(|watch| watch(made) >= 0);
+        if !watched {
+            (m.clear_error)();
+            FOR_ALL.store(PY_START, Relaxed);
+        }
+        all && (watched || went_well(m, (m.call_method)(monitoring, c"set_events".as_ptr(), c"Ii".as_ptr(), tool, PY_START)))
     }
+}
+
+/// A code object is made (0), or about to be no more.
+unsafe extern "C" fn made(event: c_int, code: Py) -> c_int {
+    let Some((p, m)) = cpython::get().and_then(|p| Some((p, p.monitoring.as_ref()?))) else { return 0 };
+    // SAFETY: the interpreter's call: the code object is whole.
+    unsafe {
+        if event != 0 {
+            codes::set(code as u64, 0, 0);
+            return 0;
+        }
+        let (l, mut function) = (&p.walked.layout, [0u8; 512]);
+        let Some(n) = chars(l, code.add(l.qualname as usize).cast::<u64>().read()).map(|c| c.write(&mut function)) else { return 0 };
+        if rules::may_be(function.get(..n).unwrap_or(b"")) {
+            let monitoring = (m.sys_object)(c"monitoring".as_ptr());
+            if !monitoring.is_null() {
+                let tool = TOOL.load(Relaxed);
+                went_well(m, (m.call_method)(monitoring, c"set_local_events".as_ptr(), c"IOi".as_ptr(), tool, code, PY_START));
+            }
+        }
+    }
+    0
 }
 
 unsafe fn none(m: &Monitoring) -> Py {
@@ -232,10 +265,10 @@ unsafe fn ask_for(p: &Cpython, m: &Monitoring, code: Py) {
             if let Some(w) = MET.get(word) {
                 w.fetch_or(mask, Relaxed);
             }
-            let events = PY_START | PY_UNWIND | PY_THROW;
+            let events = FOR_ALL.load(Relaxed) | PY_UNWIND | PY_THROW;
             went_well(m, (m.call_method)(monitoring, c"set_events".as_ptr(), c"Ii".as_ptr(), tool, events));
         }
-        let events = PY_RESUME | PY_RETURN | PY_YIELD;
+        let events = PY_START | PY_RESUME | PY_RETURN | PY_YIELD;
         went_well(m, (m.call_method)(monitoring, c"set_local_events".as_ptr(), c"IOi".as_ptr(), tool, code, events));
     }
 }

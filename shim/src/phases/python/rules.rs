@@ -33,6 +33,19 @@ impl Rule {
     fn function(&self) -> &'static [u8] {
         self.text.get(self.colon + 1..).unwrap_or(b"")
     }
+
+    /// Whether the rule's second part is for a function. What the compiler names itself (`<module>`, `<lambda>`, `<listcomp>`) is only meant
+    /// where it is said.
+    fn fits(&self, function: &[u8]) -> bool {
+        let last = function.rsplit(|c| *c == b'.').next().unwrap_or(function);
+        let odd = last.first() == Some(&b'<');
+        glob(self.function(), function) && (!odd || self.function().contains(&b'<'))
+    }
+}
+
+/// Whether any rule is for a function of that name, in one module or another.
+pub fn may_be(function: &[u8]) -> bool {
+    rules().any(|r| r.fits(function))
 }
 
 /// Whether there is a rule.
@@ -103,13 +116,9 @@ impl<'a> Module<'a> {
 
     /// The number of the phase that a function of this module is by a rule; 0: it is none.
     pub fn phase(&self, function: &[u8]) -> u32 {
-        // What the compiler names itself (`<module>`, `<lambda>`, `<listcomp>`) is only meant where it is said.
-        let last = function.rsplit(|c| *c == b'.').next().unwrap_or(function);
-        let odd = last.first() == Some(&b'<');
-        let fits = |r: &Rule| glob(r.function(), function) && (!odd || r.function().contains(&b'<'));
         let (mut number, mut named) = (0, false);
         for rule in rules() {
-            if let Some(module) = self.as_in(rule).filter(|_| fits(rule)) {
+            if let Some(module) = self.as_in(rule).filter(|_| rule.fits(function)) {
                 rule.met.store(true, Relaxed);
                 if !named {
                     named = true;
