@@ -19,20 +19,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
-use support::{Session, root};
+use support::{Session, pyenv as interpreter, root};
 
 const MINORS: std::ops::RangeInclusive<u32> = 7..=14;
-
-/// pyenv's interpreter of a minor version.
-fn interpreter(minor: u32) -> Option<PathBuf> {
-    let pyenv = std::env::var("PYENV_ROOT").or_else(|_| std::env::var("HOME").map(|home| home + "/.pyenv")).ok()?;
-    let prefix = format!("3.{minor}.");
-    let versions = std::fs::read_dir(pyenv + "/versions").ok()?.flatten();
-    let of_minor =
-        |name: &std::ffi::OsStr| name.to_string_lossy().strip_prefix(&prefix).is_some_and(|rest| rest.bytes().all(|c| c.is_ascii_digit()));
-    let dir = versions.filter(|e| of_minor(&e.file_name())).map(|e| e.path()).max()?;
-    Some(dir.join("bin/python3")).filter(|p| p.exists())
-}
 
 /// Runs `test` with each interpreter, in threads; those that are missing are said.
 fn with_each(name: &str, test: impl Fn(&Path, &str) + Sync) {

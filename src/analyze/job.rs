@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::offspring;
 use super::report::{EndKind, GpuTransfer, JobGpu, Report, Run};
+use super::{offspring, rules};
 use crate::model::units::Bytes;
 
 /// Orders the runs (parents before children), relates them to each other and fills in the job.
@@ -11,6 +11,7 @@ pub fn complete(report: &mut Report) {
     order(&mut report.runs);
     children_peaks(&mut report.runs);
     offspring::in_phases(&mut report.runs, high);
+    rules::say_once(&mut report.runs);
     let runs = &report.runs;
     let job = &mut report.job;
     job.processes =

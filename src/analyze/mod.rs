@@ -17,6 +17,7 @@ pub mod profile;
 pub mod python;
 pub mod report;
 pub mod rss;
+pub mod rules;
 pub mod run;
 pub mod runtime;
 pub mod sites;

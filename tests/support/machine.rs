@@ -96,3 +96,14 @@ pub fn python() -> Option<&'static Path> {
         })
         .as_deref()
 }
+
+/// pyenv's interpreter of a minor version (`PYENV_ROOT`, else `~/.pyenv`).
+pub fn pyenv(minor: u32) -> Option<PathBuf> {
+    let pyenv = std::env::var("PYENV_ROOT").or_else(|_| std::env::var("HOME").map(|home| home + "/.pyenv")).ok()?;
+    let prefix = format!("3.{minor}.");
+    let versions = std::fs::read_dir(pyenv + "/versions").ok()?.flatten();
+    let of_minor =
+        |name: &std::ffi::OsStr| name.to_string_lossy().strip_prefix(&prefix).is_some_and(|rest| rest.bytes().all(|c| c.is_ascii_digit()));
+    let dir = versions.filter(|e| of_minor(&e.file_name())).map(|e| e.path()).max()?;
+    Some(dir.join("bin/python3")).filter(|p| p.exists())
+}

@@ -42,6 +42,9 @@ pub enum Source {
     Auto = 7,
 }
 
+/// What a note says after a rule for Python functions.
+pub const UNMET: &str = " (MEMSHIM_PHASE_PY): no function of that name ran";
+
 /// An edge's 12-bit argument.
 pub const fn edge(what: u64, source: Source, usage: bool) -> u64 {
     what | (source as u64) << 4 | (usage as u64) << 8

@@ -50,7 +50,10 @@ pub fn on_thread_storage(value: *const c_void) {
 fn consider(value: *const c_void) {
     static TRIES: AtomicU32 = AtomicU32::new(0);
     if crate::python::state().is_none() && TRIES.fetch_add(1, Relaxed) < 10_000 {
-        crate::python::seek_loaded();
+        if let Some(library) = crate::loaded::find(b"libpython") {
+            // SAFETY: a loaded library that is being called; programs that run Python do not unload it.
+            unsafe { crate::python::seek_in(&library.object()) };
+        }
     }
     let Some(p) = cpython::get() else { return };
     // SAFETY: the interpreter's function; if the value is this thread's state, it lives.
@@ -105,13 +108,16 @@ pub fn trouble(mut say: impl FnMut(&[u8], &'static str)) {
         return;
     }
     if cpython::is_unusable() || FAILED.load(Relaxed) {
-        say(b"", "functions of this Python cannot be phases: its version or build is not known, or it has no number left for a monitoring tool");
+        say(
+            b"",
+            "functions of this Python cannot be phases: its version or build is not known, or it has no number left for a monitoring tool",
+        );
         return;
     }
     if FAR_DOWN.load(Relaxed) {
         say(b"", "calls of Python functions deep in a recursion, where the stack was nearly used up, are no phases");
     }
     for rule in rules::unmet() {
-        say(rule, " (MEMSHIM_PHASE_PY): no function of that name ran in this process");
+        say(rule, memshim_format::phase::UNMET);
     }
 }

@@ -78,12 +78,13 @@ pub fn seek() {
     }
 }
 
-/// Looks whether a library that is loaded by now and may be called is an interpreter.
-pub fn seek_loaded() {
-    if let Some(library) = crate::loaded::find(b"libpython") {
-        // SAFETY: a loaded library; programs that run Python do not unload it.
-        unsafe { consider(&library.object(), None) };
-    }
+/// Looks whether a library is an interpreter.
+///
+/// # Safety
+/// It is loaded, stays so, and may be called.
+pub unsafe fn seek_in(library: &Object) {
+    // SAFETY: the caller's promise.
+    unsafe { consider(library, None) };
 }
 
 /// A library has been loaded whose file is `path` and which lies at `bias`: looks whether it is an interpreter, if its file's name says so.

@@ -34,7 +34,7 @@ mod thread;
 mod walk;
 
 pub use codes::{Definition, forget, private};
-pub use interpreter::{notice, seek, seek_loaded, state};
+pub use interpreter::{notice, seek, seek_in, state};
 pub use layout::NONE;
 pub use walk::Python;
 

@@ -83,7 +83,8 @@ pub fn set(code: u64, print: u64, phase: u32) -> bool {
         if there == 0 && phase == 0 {
             return true;
         }
-        let ours = there == code || there == 0 && slot.code.compare_exchange(0, code, AcqRel, Acquire).map_or_else(|other| other == code, |_| true);
+        let ours = there == code
+            || there == 0 && slot.code.compare_exchange(0, code, AcqRel, Acquire).map_or_else(|other| other == code, |_| true);
         if ours {
             slot.phase.store(phase, Relaxed);
             slot.print.store(print, Release);

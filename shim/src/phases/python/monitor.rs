@@ -116,18 +116,15 @@ pub unsafe fn install(p: &Cpython, interpreter: Py) {
 /// Lets go of a result; false: it was an error, which is no one's.
 unsafe fn went_well(m: &Monitoring, result: Py) -> bool {
     // SAFETY: an owned object or null.
-    unsafe {
-        if result.is_null() { (m.clear_error)() } else { (m.release)(result) }
-    }
+    unsafe { if result.is_null() { (m.clear_error)() } else { (m.release)(result) } }
     !result.is_null()
 }
 
 unsafe fn register(m: &Monitoring, monitoring: Py) -> bool {
     // SAFETY: calls of methods with arguments as their formats say.
     unsafe {
-        let take = |tool: u32| {
-            went_well(m, (m.call_method)(monitoring, c"use_tool_id".as_ptr(), c"Is".as_ptr(), tool, c"memshim".as_ptr()))
-        };
+        let take =
+            |tool: u32| went_well(m, (m.call_method)(monitoring, c"use_tool_id".as_ptr(), c"Is".as_ptr(), tool, c"memshim".as_ptr()));
         let known = TOOL.load(Relaxed);
         let tool = if known != 0 { Some(known).filter(|t| take(*t)) } else { TOOLS.into_iter().find(|t| take(*t)) };
         let disable = (m.attribute)(monitoring, c"DISABLE".as_ptr());

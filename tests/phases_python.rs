@@ -1,0 +1,299 @@
+//! Promises about Python functions that are phases by rule, for each interpreter that is installed (pyenv's, and the one that other tests
+//! use): each time counted, nothing that a function's locals held is left behind, and nothing that looks at frames sees anything else.
+
+mod support;
+
+#[allow(dead_code)]
+#[path = "../shim/src/phases/python/fields.rs"]
+mod fields;
+
+use fields::{Fields, NONE};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use support::{Need, Ran, Session, lossy, pyenv, root};
+
+const MINORS: std::ops::RangeInclusive<u32> = 7..=13;
+
+/// Runs `test` with each interpreter; those that are missing are said.
+fn with_each(name: &str, minors: impl Iterator<Item = u32>, test: impl Fn(&Path, &str)) {
+    if support::lacks(name, &[Need::Preload]) {
+        return;
+    }
+    for minor in minors {
+        match pyenv(minor) {
+            None => support::skip(&format!("{name} (3.{minor})"), "needs pyenv's"),
+            Some(python) => test(&python, &format!("3.{minor}")),
+        }
+    }
+    // A system's interpreter has all in the program.
+    let system = Path::new("/usr/bin/python3");
+    if system.exists() {
+        test(system, "system");
+    }
+}
+
+fn script(name: &str) -> PathBuf {
+    root().join("tests/pyrules").join(name)
+}
+
+/// Runs a program with rules; none: without memshim.
+fn run(command: &mut Command, dir: &Path, rules: &str) -> Ran {
+    command.current_dir(dir).env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1");
+    if !rules.is_empty() {
+        command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", "full").env("MEMSHIM_PHASE_PY", rules);
+    }
+    Session::start(command, dir).finish(Duration::from_secs(60))
+}
+
+/// The first run of the trace in `dir`.
+fn report(dir: &Path) -> Value {
+    let text = support::analyze(&dir.join("trace.jsonl")).expect("a report");
+    let mut report: Value = serde_json::from_str(&text).expect("JSON");
+    report["runs"][0].take()
+}
+
+/// A number of all phases by name, summed over where they stand; all of them have ended and are Python functions.
+fn by_name(run: &Value, key: &str) -> BTreeMap<String, i64> {
+    let mut all = BTreeMap::new();
+    for p in run["phases"].as_array().expect("phases") {
+        assert_eq!((&p["source"], &p["open"]), (&Value::from("python"), &Value::from(0)), "{p}");
+        *all.entry(p["name"].as_str().expect("a name").to_owned()).or_default() += p[key].as_i64().expect("a number");
+    }
+    all
+}
+
+fn notes(run: &Value) -> Vec<&str> {
+    run["notes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .filter(|n| n.contains("Python") || n.contains("PHASE_PY"))
+        .collect()
+}
+
+#[test]
+fn the_offsets_are_those_of_the_headers() {
+    let dir = support::fresh_dir("the_offsets_are_those_of_the_headers");
+    for minor in MINORS {
+        let Some(python) = pyenv(minor) else {
+            support::skip(&format!("the_offsets_are_those_of_the_headers (3.{minor})"), "needs pyenv's");
+            continue;
+        };
+        let made = dir.join(format!("layout{minor}"));
+        let includes = includes(&python);
+        let out = Command::new("gcc").args(["-w", "-o"]).arg(&made).args(&includes).arg(script("layout.c")).output().expect("run gcc");
+        assert!(out.status.success(), "3.{minor}: {}", lossy(&out.stderr));
+        let out = Command::new(&made).output().expect("run the built program");
+        let said = lossy(&out.stdout);
+        let mut said: BTreeMap<&str, i64> =
+            said.lines().filter_map(|l| l.split_once(' ')).map(|(n, v)| (n, v.parse().expect("a number"))).collect();
+        let version = said.remove("version").expect("a version") as u16;
+        let Fields {
+            code,
+            globals,
+            locals,
+            frame_object,
+            owner,
+            stack_top,
+            state,
+            flags,
+            constants,
+            name,
+            filename,
+            first_line,
+            eval_frame,
+            calls_left,
+            calls,
+        } = fields::of(version).expect("a version that is known");
+        let generator = if owner == NONE { None } else { Some(fields::GENERATOR_STATE as i64) };
+        assert_eq!(said.remove("generator_state"), generator, "3.{minor}");
+        assert!(said.remove("type").is_some_and(|size| size <= fields::TYPE as i64), "3.{minor}");
+        let ours: BTreeMap<&str, i64> = [
+            ("code", code),
+            ("globals", globals),
+            ("locals", locals),
+            ("frame_object", frame_object),
+            ("owner", owner),
+            ("stack_top", stack_top),
+            ("state", state),
+            ("flags", flags),
+            ("constants", constants),
+            ("name", name),
+            ("filename", filename),
+            ("first_line", first_line),
+            ("eval_frame", eval_frame),
+            ("calls_left", calls_left),
+            ("calls", calls),
+            ("interpreter", fields::INTERPRETER),
+            ("items", fields::ITEMS),
+            ("type_name", fields::TYPE_NAME as u16),
+            ("type_size", fields::TYPE_SIZE as u16),
+            ("type_dealloc", fields::TYPE_DEALLOC as u16),
+        ]
+        .into_iter()
+        .filter(|(_, v)| *v != NONE)
+        .map(|(n, v)| (n, v.into()))
+        .collect();
+        assert_eq!(ours, said, "3.{minor}");
+    }
+}
+
+fn includes(python: &Path) -> Vec<String> {
+    let ask = "import sysconfig as s; print(s.get_path('include'))";
+    let out = Command::new(python).args(["-c", ask]).output().expect("run Python");
+    let include = lossy(&out.stdout).trim().to_owned();
+    vec!["-I".into(), include.clone(), "-I".into(), include + "/internal"]
+}
+
+#[test]
+fn each_time_that_a_function_runs_is_a_phase() {
+    let name = "each_time_that_a_function_runs_is_a_phase";
+    with_each(name, MINORS, |python, version| {
+        let dir = support::fresh_dir(&format!("{name}/{version}"));
+        let rules = "counts:solve\n counts:SCF*,__main__:numbers,counts:[!x],counts:catches,counts:delegates,count?:fails,\
+                     *:recursive,counts:leaf,counts:work,nosuch:thing,counts:nothing";
+        let ran = run(Command::new(python).arg(script("counts.py")), &dir, rules);
+        let said = lossy(&ran.stdout);
+        assert_eq!((ran.end(), ran.stderr.is_empty()), ("exit 0".into(), true), "{version}: {}", lossy(&ran.stderr));
+        let by_main = ["numbers", "recursive"];
+        let truth: BTreeMap<String, i64> = said
+            .lines()
+            .filter_map(|l| l.rsplit_once(' '))
+            .map(|(n, v)| (format!("{}:{n}", if by_main.contains(&n) { "__main__" } else { "counts" }), v.parse().expect("a number")))
+            .collect();
+        let run = report(&dir);
+        assert_eq!(by_name(&run, "count"), truth, "{version}");
+        let unmet: Vec<&str> = notes(&run).iter().filter_map(|n| n.split_once(' ')).map(|n| n.0).collect();
+        assert_eq!(unmet, ["counts:[!x]", "nosuch:thing", "counts:nothing"], "{version}");
+    });
+}
+
+#[test]
+fn what_locals_held_is_not_left_behind() {
+    let name = "what_locals_held_is_not_left_behind";
+    with_each(name, MINORS, |python, version| {
+        let dir = support::fresh_dir(&format!("{name}/{version}"));
+        let ran = run(Command::new(python).arg(script("locals.py")), &dir, "locals:*");
+        assert_eq!(ran.end(), "exit 0", "{version}: {}", lossy(&ran.stderr));
+        let mut left = by_name(&report(&dir), "heap_persistent_bytes");
+        // The list of what is kept grew, by an array of pointers.
+        let stage = left.remove("locals:stage").expect("a phase");
+        assert!((1_500_000..1_501_000).contains(&stage), "{version}: {stage}");
+        // A traceback holds the frame. What was allocated for it may be more.
+        let raises = left.remove("locals:raises").expect("a phase");
+        assert!((400_000..402_000).contains(&raises), "{version}: {raises}");
+        let expected = [
+            ("locals:Noisy.__del__", 0),
+            // Three stages of 1 + 2 + ½ MB, and what the others asked for.
+            ("locals:block", 3 * 3_500_000 + 2_000_000 + 100_000 + 300_000 + 2 * 500_000 + 700_000 + 400_000),
+            ("locals:gives", 2_000_000),
+            ("locals:inner", 0),
+            ("locals:noisy", 0),
+            // What a generator holds from one time to the next is gone at its end.
+            ("locals:numbers", 0),
+            ("locals:waits", 0),
+        ];
+        assert_eq!(left, expected.map(|(n, v)| (n.to_owned(), v)).into(), "{version}");
+    });
+}
+
+#[test]
+fn who_looks_at_frames_sees_what_he_saw() {
+    let name = "who_looks_at_frames_sees_what_he_saw";
+    with_each(name, MINORS, |python, version| {
+        let dir = support::fresh_dir(&format!("{name}/{version}"));
+        let mut said = ["", "traced:solve,traced:run,traced:gen,traced:fails"].map(|rules| {
+            let ran = run(Command::new(python).arg(script("traced.py")), &dir, rules);
+            assert_eq!(ran.end(), "exit 0", "{version}: {}", lossy(&ran.stderr));
+            lossy(&ran.stdout) + &lossy(&ran.stderr)
+        });
+        let [bare, with] = &mut said;
+        assert!(bare.len() > 1500 && bare == with, "{version}:\n{bare}\n{with}");
+        let times = by_name(&report(&dir), "count");
+        // From 3.12 on once for each of four tools.
+        let runs = if with.contains("\n5 solve") { 7 } else { 3 };
+        let expected = [("traced:fails", runs + 1), ("traced:gen", 3 * runs), ("traced:run", runs), ("traced:solve", runs)];
+        assert_eq!(times, expected.map(|(n, v)| (n.to_owned(), v)).into(), "{version}");
+    });
+}
+
+/// 3.11 calls from Python to Python without the C stack; with another function that evaluates frames it needs it.
+#[test]
+fn a_recursion_goes_as_deep_as_before() {
+    let name = "a_recursion_goes_as_deep_as_before";
+    with_each(name, MINORS, |python, version| {
+        for (rules, all) in [("depth:solve", true), ("depth:*", false)] {
+            let dir = support::fresh_dir(&format!("{name}/{version}"));
+            let ran = run(Command::new(python).arg(script("depth.py")), &dir, rules);
+            assert_eq!((ran.end(), lossy(&ran.stdout).as_str()), ("exit 0".into(), "0\n"), "{version}: {}", lossy(&ran.stderr));
+            if all {
+                assert_eq!(by_name(&report(&dir), "count")["depth:solve"], 7, "{version}");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_interpreter_that_comes_late_is_found_each_time() {
+    let name = "an_interpreter_that_comes_late_is_found_each_time";
+    let dir = support::fresh_dir(name);
+    let made = dir.join("embed");
+    let out = Command::new("gcc").args(["-w", "-pthread", "-o"]).arg(&made).arg(script("embed.c")).arg("-ldl").output().expect("run gcc");
+    assert!(out.status.success(), "{}", lossy(&out.stderr));
+    for minor in MINORS {
+        let library = pyenv(minor).and_then(|p| {
+            let home = p.parent()?.parent()?.to_owned();
+            let lib = std::fs::read_dir(home.join("lib")).ok()?.flatten().map(|e| e.path());
+            let named = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&format!("libpython3.{minor}")));
+            Some((lib.filter(named).max()?, home))
+        });
+        let Some((library, home)) = library else {
+            support::skip(&format!("{name} (3.{minor})"), "needs pyenv's, with a shared library");
+            continue;
+        };
+        let dir = support::fresh_dir(&format!("{name}.{minor}"));
+        let ran = run(Command::new(&made).arg(&library).env("PYTHONHOME", home), &dir, "__main__:solve");
+        assert_eq!((ran.end(), lossy(&ran.stdout).as_str()), ("exit 0".into(), "ended 0\nended 0\n"), "3.{minor}: {}", lossy(&ran.stderr));
+        assert_eq!(by_name(&report(&dir), "count")["__main__:solve"], 6, "3.{minor}");
+    }
+}
+
+#[test]
+fn another_function_that_evaluates_frames_goes_in_front() {
+    let name = "another_function_that_evaluates_frames_goes_in_front";
+    for minor in 9..=13 {
+        let Some(python) = pyenv(minor) else {
+            support::skip(&format!("{name} (3.{minor})"), "needs pyenv's");
+            continue;
+        };
+        let dir = support::fresh_dir(&format!("{name}/3.{minor}"));
+        let library = dir.join("libchain.so");
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-w", "-shared", "-fPIC", "-o"]).arg(&library).args(includes(&python)).arg(script("chain.c"));
+        let out = gcc.output().expect("run gcc");
+        assert!(out.status.success(), "3.{minor}: {}", lossy(&out.stderr));
+        let program = "import ctypes, sys\nl = ctypes.PyDLL(sys.argv[1])\ndef solve(n): return n\nsolve(1)\nl.install()\nfor i in range(10): solve(i)\n\
+                       n = l.remove_again()\nsolve(2)\nprint(n >= 10)";
+        let ran = run(Command::new(&python).args(["-c", program]).arg(&library), &dir, "__main__:solve");
+        assert_eq!((ran.end(), lossy(&ran.stdout).as_str()), ("exit 0".into(), "True\n"), "3.{minor}: {}", lossy(&ran.stderr));
+        assert_eq!(by_name(&report(&dir), "count")["__main__:solve"], 12, "3.{minor}");
+    }
+}
+
+/// Code objects that are watched are written into files as the compiler made them.
+#[test]
+fn what_is_compiled_is_what_it_was() {
+    let name = "what_is_compiled_is_what_it_was";
+    let program = "import marshal, sys\ns = open(sys.argv[1]).read()\nc = compile(s, 'x.py', 'exec')\nexec(c, {'__name__': 'x'})\n\
+                   sys.stdout.buffer.write(marshal.dumps(c) + marshal.dumps(compile(s, 'x.py', 'exec')))\nassert c == compile(s, 'x.py', 'exec')";
+    with_each(name, MINORS, |python, version| {
+        let dir = support::fresh_dir(&format!("{name}/{version}"));
+        let [bare, with] = ["", "x:*"].map(|rules| run(Command::new(python).args(["-c", program]).arg(script("counts.py")), &dir, rules));
+        assert_eq!((bare.end(), with.end()), ("exit 0".into(), "exit 0".into()), "{version}: {}", lossy(&with.stderr));
+        assert!(bare.stdout.len() > 2000 && bare.stdout == with.stdout, "{version}");
+    });
+}
