@@ -110,12 +110,15 @@ pub fn trouble(mut say: impl FnMut(&[u8], &'static str)) {
     if cpython::is_unusable() || FAILED.load(Relaxed) {
         say(
             b"",
-            "functions of this Python cannot be phases: its version or build is not known, or it has no number left for a monitoring tool",
+            "functions of this Python cannot be phases: its version or build is not known, or it had no number left for a monitoring tool",
         );
         return;
     }
     if FAR_DOWN.load(Relaxed) {
         say(b"", "calls of Python functions deep in a recursion, where the stack was nearly used up, are no phases");
+    }
+    if codes::is_full() {
+        say(b"", "more Python functions fit the rules of MEMSHIM_PHASE_PY than can be phases: not all of them are");
     }
     for rule in rules::unmet() {
         say(rule, memshim_format::phase::UNMET);

@@ -185,10 +185,11 @@ unsafe fn watched<const V: u16>(frame: Py, run: impl FnOnce() -> Py) -> Py {
         let phase = codes::phase_of(code, || print_of(f, code as *const u8));
         // 3.11 makes a generator by running its function up to there.
         let makes = V == 0x030b && flags & SUSPENDS != 0 && frame.add(f.owner as usize).read() == 0;
-        if phase == 0 || makes {
+        if phase.number == 0 || makes {
             return run();
         }
-        begin(Source::Python, phase);
+        phase.meet();
+        begin(Source::Python, phase.number);
         let result = run();
         let slot = frame.add(f.locals as usize).cast::<Py>();
         let waits = !result.is_null() && flags & OPTIMIZED != 0 && is_over::<V>(frame, flags) && last::wait(slot);

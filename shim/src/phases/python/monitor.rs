@@ -7,7 +7,7 @@
 //! were fused are single again (3.12), and each code object some memory.
 
 use super::cpython::{Cpython, Monitoring, Py};
-use super::rules::{self, Module};
+use super::rules::{self, Module, NONE, Phase};
 use super::{codes, cpython, eval, last};
 use crate::phases::{Source, begin, end};
 use crate::python::strings::chars;
@@ -51,7 +51,7 @@ static METHODS: [(c_int, Method); 6] = [
 ];
 
 /// Numbers that no well-known tool has; 0 while there is none.
-const TOOLS: [u32; 2] = [3, 4];
+const TOOLS: [u32; 2] = [4, 3];
 /// Asked for in all code.
 static FOR_ALL: AtomicI32 = AtomicI32::new(0);
 static TOOL: AtomicU32 = AtomicU32::new(0);
@@ -154,7 +154,7 @@ unsafe extern "C" fn made(event: c_int, code: Py) -> c_int {
     // SAFETY: the interpreter's call: the code object is whole.
     unsafe {
         if event != 0 {
-            codes::set(code as u64, 0, 0);
+            codes::forget(code as u64);
             return 0;
         }
         let (l, mut function) = (&p.walked.layout, [0u8; 512]);
@@ -186,8 +186,8 @@ unsafe fn print_of(p: &Cpython, code: Py) -> u64 {
     unsafe { code.add(p.walked.layout.stamp as usize).cast::<u32>().read() as u64 }
 }
 
-/// The phase of a code object by its rules; 0: none.
-unsafe fn decide(p: &Cpython, m: &Monitoring, code: Py) -> u32 {
+/// The phase that a code object is by the rules.
+unsafe fn decide(p: &Cpython, m: &Monitoring, code: Py) -> Phase {
     let l = &p.walked.layout;
     // SAFETY: a code object, whose frame is the current one.
     unsafe {
@@ -195,25 +195,25 @@ unsafe fn decide(p: &Cpython, m: &Monitoring, code: Py) -> u32 {
         let (mut name, mut file, mut function) = ([0u8; 512], [0u8; 1024], [0u8; 512]);
         let globals = (m.globals)();
         if globals.is_null() {
-            return 0;
+            return NONE;
         }
-        let Some(n) = chars(l, (p.item)(globals, c"__name__".as_ptr()) as u64).map(|c| c.write(&mut name)) else { return 0 };
+        let Some(n) = chars(l, (p.item)(globals, c"__name__".as_ptr()) as u64).map(|c| c.write(&mut name)) else { return NONE };
         let at = chars(l, field(l.filename)).map_or(0, |c| c.write(&mut file));
         let module = Module { name: name.get(..n).unwrap_or(b""), file: file.get(..at).unwrap_or(b"") };
         if !module.is_wanted() {
-            return 0;
+            return NONE;
         }
-        let Some(n) = chars(l, field(l.qualname)).map(|c| c.write(&mut function)) else { return 0 };
+        let Some(n) = chars(l, field(l.qualname)).map(|c| c.write(&mut function)) else { return NONE };
         let function = function.get(..n).unwrap_or(b"");
         let phase = module.phase(function);
-        if phase == 0 || function.starts_with(b"<module") {
+        if phase.number == 0 || function.starts_with(b"<module") {
             return phase;
         }
         // The body of a class is none.
         let flags = (m.attribute)(code, c"co_flags".as_ptr());
         let optimized = !flags.is_null() && (m.as_long)(flags) & eval::OPTIMIZED as i64 != 0;
         went_well(m, flags);
-        if optimized { phase } else { 0 }
+        if optimized { phase } else { NONE }
     }
 }
 
@@ -227,14 +227,15 @@ unsafe extern "C" fn starts(_: Py, arguments: *const Py, count: isize) -> Py {
         }
         let print = print_of(p, code);
         let mut phase = codes::phase_of(code as u64, || print);
-        if phase == 0 || !is_asked_for(p, m) {
+        if phase.number == 0 || !is_asked_for(p, m) {
             phase = decide(p, m, code);
-            if phase == 0 || !codes::set(code as u64, print, phase) {
+            if phase.number == 0 || !codes::set(code as u64, print, phase) {
                 return DISABLE.load(Relaxed) as Py;
             }
             ask_for(p, m, code);
         }
-        begin(Source::Python, phase);
+        phase.meet();
+        begin(Source::Python, phase.number);
         none(m)
     }
 }
@@ -276,7 +277,7 @@ unsafe fn told(arguments: *const Py, count: isize) -> (u32, Py) {
     // SAFETY: the interpreter's call.
     unsafe {
         let code = argument(arguments, count);
-        (if code.is_null() { 0 } else { codes::phase_of(code as u64, || print_of(p, code)) }, none(m))
+        (if code.is_null() { 0 } else { codes::phase_of(code as u64, || print_of(p, code)).number }, none(m))
     }
 }
 

@@ -3,22 +3,43 @@
 
 use super::super::name;
 use crate::config::glob;
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use core::sync::atomic::{AtomicU64, Ordering::*};
 
 const TEXT: usize = 8192;
+/// So many as a word has bits.
 const MOST: usize = 64;
 
 /// One rule. Its text is `module`, a colon, `function`.
 struct Rule {
     text: &'static [u8],
     colon: usize,
-    /// A function was found that it is for.
-    met: AtomicBool,
 }
 
 static mut KEPT: [u8; TEXT] = [0; TEXT];
 static mut USED: usize = 0;
 static mut RULES: [Option<Rule>; MOST] = [const { None }; MOST];
+/// Rules that are for a function that ran, by bits.
+static MET: AtomicU64 = AtomicU64::new(0);
+
+/// A phase, and the rules that make it one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Phase {
+    /// Of its name; 0: it is none.
+    pub number: u32,
+    pub rules: u64,
+}
+
+pub const NONE: Phase = Phase { number: 0, rules: 0 };
+
+impl Phase {
+    /// It begins for the first time, or once more.
+    #[inline]
+    pub fn meet(self) {
+        if MET.load(Relaxed) & self.rules != self.rules {
+            MET.fetch_or(self.rules, Relaxed);
+        }
+    }
+}
 
 fn rules() -> impl Iterator<Item = &'static Rule> {
     // SAFETY: written at the start only, by one thread.
@@ -80,14 +101,15 @@ unsafe fn keep(rule: &[u8], colon: usize) -> bool {
         room.copy_from_slice(rule);
         USED += rule.len();
         let text = core::slice::from_raw_parts((&raw const KEPT).cast::<u8>().add(from), rule.len());
-        *place = Some(Rule { text, colon, met: AtomicBool::new(false) });
+        *place = Some(Rule { text, colon });
     }
     true
 }
 
 /// Rules that are for no function that ran.
 pub fn unmet() -> impl Iterator<Item = &'static [u8]> {
-    rules().filter(|r| !r.met.load(Relaxed)).map(|r| r.text)
+    let met = MET.load(Relaxed);
+    rules().enumerate().filter(move |(i, _)| met >> i & 1 == 0).map(|(_, r)| r.text)
 }
 
 /// What a module goes by: its `__name__`, and the main script by its file's name too.
@@ -114,19 +136,18 @@ impl<'a> Module<'a> {
         rules().any(|r| self.as_in(r).is_some())
     }
 
-    /// The number of the phase that a function of this module is by a rule; 0: it is none.
-    pub fn phase(&self, function: &[u8]) -> u32 {
-        let (mut number, mut named) = (0, false);
-        for rule in rules() {
+    /// The phase that a function of this module is by the first rule for it.
+    pub fn phase(&self, function: &[u8]) -> Phase {
+        let mut phase = NONE;
+        for (i, rule) in rules().enumerate() {
             if let Some(module) = self.as_in(rule).filter(|_| rule.fits(function)) {
-                rule.met.store(true, Relaxed);
-                if !named {
-                    named = true;
-                    number = of(module, function);
+                if phase.rules == 0 {
+                    phase.number = of(module, function);
                 }
+                phase.rules |= 1 << i;
             }
         }
-        number
+        phase
     }
 }
 
