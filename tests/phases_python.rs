@@ -221,6 +221,82 @@ fn who_looks_at_frames_sees_what_he_saw() {
     });
 }
 
+const COVERAGE: &str = "import coverage, runpy, sys; c = coverage.Coverage(branch=True, data_file=None); c.start(); \
+                        runpy.run_path(sys.argv[1], run_name='__main__'); c.stop(); c.report(file=sys.stdout, show_missing=True)";
+
+/// Tools that programs are looked at with, as arguments of Python, and the module that has to be there.
+const TOOLS: [(&str, &[&str]); 6] = [
+    (
+        "pdb",
+        &[
+            "-m",
+            "pdb",
+            "-c",
+            "b looked_at.solve",
+            "-c",
+            "c",
+            "-c",
+            "p n",
+            "-c",
+            "w",
+            "-c",
+            "n",
+            "-c",
+            "p x",
+            "-c",
+            "r",
+            "-c",
+            "up",
+            "-c",
+            "l",
+            "-c",
+            "cl 1",
+            "-c",
+            "c",
+            "-c",
+            "q",
+        ],
+    ),
+    ("cProfile", &["-m", "cProfile", "-s", "name"]),
+    ("trace", &["-m", "trace", "--trace"]),
+    ("trace", &["-m", "trace", "--count", "--summary", "--missing", "-C", "counts"]),
+    ("pytest", &["-m", "pytest", "-p", "no:cacheprovider"]),
+    ("coverage", &["-c", COVERAGE]),
+];
+
+#[test]
+fn tools_see_what_they_saw() {
+    let name = "tools_see_what_they_saw";
+    with_each(name, MINORS, |python, version| {
+        for (tool, words) in TOOLS {
+            let has =
+                Command::new(python).args(["-c", "import sys, importlib.util as u; sys.exit(not u.find_spec(sys.argv[1]))", tool]).status();
+            if !has.is_ok_and(|s| s.success()) {
+                support::skip(&format!("{name} ({version}, {tool})"), "needs that module");
+                continue;
+            }
+            let dir = support::fresh_dir(&format!("{name}/{version}"));
+            let said = ["", "__main__:*,looked_at:*"].map(|rules| {
+                let mut command = Command::new(python);
+                command.args(words).arg(script("looked_at.py")).env("PYTHONPATH", root().join("tests/pyrules")).env("COLUMNS", "100");
+                let ran = run(&mut command, &dir, rules);
+                (ran.end(), timeless(&(lossy(&ran.stdout) + &lossy(&ran.stderr))))
+            });
+            assert!(said[0].1.len() > 60 && said[0] == said[1], "{version} {words:?}:\n{}\n{}", said[0].1, said[1].1);
+        }
+    });
+}
+
+/// A text without what differs from run to run: times, addresses.
+fn timeless(text: &str) -> String {
+    let word = |w: &str| {
+        let number = w.trim_end_matches(['s', ',', ')', '=']).trim_start_matches('(');
+        let time = number.contains('.') && number.parse::<f64>().is_ok();
+        if time || w.contains("0x") { "·" } else { w }.to_owned()
+    };
+    text.lines().map(|l| l.split_whitespace().map(word).collect::<Vec<_>>().join(" ") + "\n").collect()
+}
+
 /// 3.11 calls from Python to Python without the C stack; with another function that evaluates frames it needs it.
 #[test]
 fn a_recursion_goes_as_deep_as_before() {
