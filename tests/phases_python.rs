@@ -201,6 +201,24 @@ fn what_locals_held_is_not_left_behind() {
     });
 }
 
+/// Another tool may be told of a return after us: then the end comes before the locals go, and the reader leaves out what goes at once.
+#[test]
+fn what_locals_held_is_not_left_behind_beside_another_tool() {
+    let name = "what_locals_held_is_not_left_behind_beside_another_tool";
+    let program = "import runpy, sys\nsys.monitoring.use_tool_id(0, 'test')\nrunpy.run_path(sys.argv[1], run_name='locals')";
+    for minor in 12..=13 {
+        let Some(python) = pyenv(minor) else {
+            support::skip(&format!("{name} (3.{minor})"), "needs pyenv's");
+            continue;
+        };
+        let dir = support::fresh_dir(&format!("{name}/3.{minor}"));
+        let ran = run(Command::new(python).args(["-c", program]).arg(script("locals.py")), &dir, "locals:stage,locals:waits");
+        assert_eq!(ran.end(), "exit 0", "3.{minor}: {}", lossy(&ran.stderr));
+        let left = by_name(&report(&dir), "heap_persistent_bytes");
+        assert!((1_500_000..1_501_000).contains(&left["locals:stage"]) && left["locals:waits"] == 0, "3.{minor}: {left:?}");
+    }
+}
+
 #[test]
 fn who_looks_at_frames_sees_what_he_saw() {
     let name = "who_looks_at_frames_sees_what_he_saw";

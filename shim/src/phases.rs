@@ -35,11 +35,16 @@ pub fn begin(source: Source, name: u32) {
 
 /// The calling thread's innermost open phase of this source ends.
 pub fn end(source: Source) {
-    end_in(source, 0);
+    end_in(source, 0, what::END);
+}
+
+/// The same, where it is a function's that has yet to let go of what is in its variables.
+pub fn end_early(source: Source) {
+    end_in(source, 0, what::RETURN);
 }
 
 /// The same of those in one domain; a domain is the number of its name.
-fn end_in(source: Source, domain: u32) {
+fn end_in(source: Source, domain: u32, what: u64) {
     let hot = ready();
     // SAFETY: as above.
     unsafe {
@@ -49,7 +54,7 @@ fn end_in(source: Source, domain: u32) {
         if (*hot).left_out > 0 {
             (*hot).left_out -= 1;
         } else {
-            tell(hot, what::END, source, domain, 0);
+            tell(hot, what, source, domain, 0);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use memshim_format::phase::{SOURCES, Source};
+use memshim_format::phase::SOURCES;
 use serde_json::Value;
 
 use super::levels::{AtEdges, Levels, RangeMax};
@@ -226,13 +226,12 @@ impl PhaseBook {
                 let who = Who::Lane(row.lane);
                 self.begin(who, row.range, Open { path: 0, begin, seq: row.seq, source: row.source, name, inner_ns: 0 });
             }
-            What::End => {
+            What::End | What::Return => {
                 let Some(open) = self.take(Who::Lane(row.lane), row.range, row.source, row.name) else {
                     self.unmatched += 1;
                     return;
                 };
-                // A function's end is told of while its frame still holds what is in its variables.
-                let since = (row.source == Source::Python as u8).then_some(open.seq);
+                let since = (row.what == What::Return).then_some(open.seq);
                 if let Some(end) = self.put(Edge { t: row.t, live, usage: row.usage }, place, since) {
                     self.close(Who::Lane(row.lane), &open, end, true);
                 }
@@ -252,7 +251,7 @@ impl PhaseBook {
                 let Some(begin) = self.put(edge, None, None) else { return };
                 self.begin(who, 0, Open { path: 0, begin, seq: 0, source, name: text, inner_ns: 0 });
             }
-            What::End => {
+            What::End | What::Return => {
                 let open = self.open.get_mut(&who).and_then(|all| {
                     let at = all.iter().rposition(|o| name.is_empty() || o.name == text)?;
                     Some(all.remove(at))

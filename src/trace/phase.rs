@@ -13,6 +13,8 @@ pub enum What {
     Begin,
     End,
     Mark,
+    /// The end of a function that has yet to let go of what is in its variables.
+    Return,
 }
 
 /// A row.
@@ -75,7 +77,7 @@ impl<'de> Visitor<'de> for RowVisitor {
                 let text: Option<Text> = seq.next_element()?;
                 number.zip(text).map(|(number, text)| PhaseRow::Name { of_domain: name == "domain", number, text: text.0 })
             }
-            (_, Some(what)) => edge(&mut seq, [What::Begin, What::End, What::Mark][what])?.map(PhaseRow::Edge),
+            (_, Some(what)) => edge(&mut seq, [What::Begin, What::End, What::Mark, What::Return][what])?.map(PhaseRow::Edge),
             _ => None,
         };
         while seq.next_element::<IgnoredAny>()?.is_some() {}

@@ -6,8 +6,8 @@
 //! PHASE_NAME   arg = piece | 0x800 for the domain's, low = number; seven words of seven bytes, low byte first
 //! ```
 
-/// What happens at an edge, by number.
-pub const WHATS: [&str; 3] = ["begin", "end", "mark"];
+/// What happens at an edge, by number. A `return` is the end of a function that still holds what is in its variables.
+pub const WHATS: [&str; 4] = ["begin", "end", "mark", "return"];
 
 /// Numbers of [`WHATS`].
 #[allow(missing_docs)]
@@ -15,6 +15,7 @@ pub mod what {
     pub const BEGIN: u64 = 0;
     pub const END: u64 = 1;
     pub const MARK: u64 = 2;
+    pub const RETURN: u64 = 3;
 }
 
 /// Who says so, by number.

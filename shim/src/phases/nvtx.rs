@@ -14,6 +14,7 @@ use crate::{init, real};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+use memshim_format::phase::what;
 
 const VARIABLE: &CStr = c"NVTX_INJECTION64_PATH";
 /// The loader knows the shim by this name, wherever it lies.
@@ -317,7 +318,7 @@ fn push(name: u32, theirs: Option<c_int>) -> c_int {
 }
 
 fn popped(domain: Handle, theirs: Option<c_int>) -> c_int {
-    end_in(NVTX, number_of(domain));
+    end_in(NVTX, number_of(domain), what::END);
     theirs.unwrap_or(NO_LEVEL)
 }
 

@@ -9,7 +9,7 @@
 use super::cpython::{Cpython, Monitoring, Py};
 use super::rules::{self, Module, NONE, Phase};
 use super::{codes, cpython, eval, last};
-use crate::phases::{Source, begin, end};
+use crate::phases::{Source, begin, end, end_early};
 use crate::python::strings::chars;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
@@ -303,17 +303,31 @@ unsafe extern "C" fn returns(_: Py, arguments: *const Py, count: isize) -> Py {
     // SAFETY: the interpreter's call.
     unsafe {
         let (phase, none) = told(arguments, count);
-        if phase != 0 && !waits(argument(arguments, count)) {
-            end(Source::Python);
+        if phase != 0 {
+            match locals(argument(arguments, count)) {
+                Locals::Wait => {}
+                Locals::Go => end_early(Source::Python),
+                Locals::Stay => end(Source::Python),
+            }
         }
         none
     }
 }
 
-/// Whether the end can wait for the locals of the current frame to be gone: nobody else holds it, and no other tool is told after us.
-unsafe fn waits(code: Py) -> bool {
-    let Some((p, m)) = cpython::get().and_then(|p| Some((p, p.monitoring.as_ref()?))) else { return false };
-    let Some(f) = &p.fields else { return false };
+/// What becomes of a frame's locals when it returns.
+enum Locals {
+    /// They go, and tell the end.
+    Wait,
+    /// They go.
+    Go,
+    /// Somebody else holds the frame, or they are a module's.
+    Stay,
+}
+
+/// What becomes of the locals of the current frame. They tell the end where no other tool is told of the return after us.
+unsafe fn locals(code: Py) -> Locals {
+    let Some((p, m)) = cpython::get().and_then(|p| Some((p, p.monitoring.as_ref()?))) else { return Locals::Stay };
+    let Some(f) = &p.fields else { return Locals::Go };
     let (l, tool) = (&p.walked.layout, TOOL.load(Relaxed));
     // SAFETY: the interpreter's call; the current frame is this thread's and executing.
     unsafe {
@@ -323,12 +337,12 @@ unsafe fn waits(code: Py) -> bool {
             frame = frame.add(l.cframe_current as usize).cast::<Py>().read();
         }
         let field = |offset: u16| frame.add(offset as usize).cast::<Py>().read();
-        if frame.is_null() || field(f.code) != code {
-            return false;
+        if frame.is_null() || field(f.code) != code || !field(f.locals).is_null() {
+            return Locals::Stay;
         }
         let object = field(f.frame_object);
         if !object.is_null() && object.cast::<u64>().read() as u32 != 1 {
-            return false;
+            return Locals::Stay;
         }
         let monitoring = (m.sys_object)(c"monitoring".as_ptr());
         let is_last = !monitoring.is_null()
@@ -337,6 +351,6 @@ unsafe fn waits(code: Py) -> bool {
                 let free = name == m.none;
                 went_well(m, name) && free
             });
-        is_last && last::wait(frame.add(f.locals as usize).cast())
+        if is_last && last::wait(frame.add(f.locals as usize).cast()) { Locals::Wait } else { Locals::Go }
     }
 }
