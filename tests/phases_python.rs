@@ -108,6 +108,8 @@ fn the_offsets_are_those_of_the_headers() {
             eval_frame,
             calls_left,
             calls,
+            monitoring,
+            return_tools,
         } = fields::of(version).expect("a version that is known");
         let generator = if owner == NONE { None } else { Some(fields::GENERATOR_STATE as i64) };
         assert_eq!(said.remove("generator_state"), generator, "3.{minor}");
@@ -128,6 +130,8 @@ fn the_offsets_are_those_of_the_headers() {
             ("eval_frame", eval_frame),
             ("calls_left", calls_left),
             ("calls", calls),
+            ("monitoring", monitoring),
+            ("return_tools", return_tools),
             ("interpreter", fields::INTERPRETER),
             ("items", fields::ITEMS),
             ("type_name", fields::TYPE_NAME as u16),
@@ -313,6 +317,30 @@ fn timeless(text: &str) -> String {
         if time || w.contains("0x") { "·" } else { w }.to_owned()
     };
     text.lines().map(|l| l.split_whitespace().map(word).collect::<Vec<_>>().join(" ") + "\n").collect()
+}
+
+#[test]
+fn children_tell_of_their_own_phases() {
+    let name = "children_tell_of_their_own_phases";
+    with_each(name, MINORS, |python, version| {
+        let dir = support::fresh_dir(&format!("{name}/{version}"));
+        let ran = run(Command::new(python).arg(script("children.py")), &dir, "children:*,no:such");
+        assert_eq!((ran.end(), ran.stderr.is_empty()), ("exit 0".into(), true), "{version}: {}", lossy(&ran.stderr));
+        let text = support::analyze(&dir.join("trace.jsonl")).expect("a report");
+        let report: Value = serde_json::from_str(&text).expect("JSON");
+        let runs = report["runs"].as_array().expect("runs");
+        let mut all: Vec<_> = runs.iter().map(|r| by_name(r, "count").into_iter().collect::<Vec<_>>()).filter(|p| !p.is_empty()).collect();
+        all.sort();
+        let named = |all: &[(&str, i64)]| all.iter().map(|(n, v)| (format!("children:{n}"), *v)).collect::<Vec<_>>();
+        let worker = named(&[("solve", 3), ("work", 1)]);
+        assert_eq!(all, [named(&[("forks", 1)]), named(&[("solve", 1)]), worker.clone(), worker], "{version}");
+        // A helper of multiprocessing's may still run, but nobody ends what he did not begin.
+        let missing: Vec<_> = runs.iter().flat_map(|r| r["missing"].as_array().into_iter().flatten()).map(|m| &m["what"]).collect();
+        assert!(!missing.iter().any(|m| **m == "ends of phases"), "{version}: {missing:?}");
+        // Once, not by each process, and not of the rule that others met.
+        let said: Vec<&str> = runs.iter().flat_map(notes).collect();
+        assert_eq!(said, ["no:such (MEMSHIM_PHASE_PY): no function of that name ran"], "{version}");
+    });
 }
 
 /// 3.11 calls from Python to Python without the C stack; with another function that evaluates frames it needs it.

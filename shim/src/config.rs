@@ -4,7 +4,7 @@
 use crate::elf::weak_symbol;
 use crate::text::Text;
 use core::ffi::{CStr, c_char};
-use memshim_format::value::{bytes, globs, interval};
+use memshim_format::value::{bytes, glob, globs, interval};
 
 /// Recording modes, as stored in a [`crate::lane::Hot`]. 0 is a lane not set up.
 pub const FAST: u32 = 1;
@@ -301,30 +301,5 @@ pub fn program_wanted(name: &[u8]) -> bool {
         let listed = |list: *const c_char| globs(CStr::from_ptr(list).to_bytes()).any(|g| glob(g, name));
         (CONFIG.include.is_null() || *CONFIG.include == 0 || listed(CONFIG.include))
             && (CONFIG.exclude.is_null() || *CONFIG.exclude == 0 || !listed(CONFIG.exclude))
-    }
-}
-
-/// Shell-style match with `*` and `?`, iterative.
-pub fn glob(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut p, mut n) = (pattern, name);
-    let mut back: Option<(&[u8], &[u8])> = None;
-    loop {
-        match (p.split_first(), n.split_first()) {
-            (Some((b'*', pt)), _) => {
-                back = Some((pt, n));
-                p = pt;
-            }
-            (Some((b'?', pt)), Some((_, nt))) => (p, n) = (pt, nt),
-            (Some((a, pt)), Some((b, nt))) if a == b => (p, n) = (pt, nt),
-            (None, None) => return true,
-            _ => match back {
-                Some((bp, bn)) if !bn.is_empty() => {
-                    let bn = bn.get(1..).unwrap_or(b"");
-                    back = Some((bp, bn));
-                    (p, n) = (bp, bn);
-                }
-                _ => return false,
-            },
-        }
     }
 }

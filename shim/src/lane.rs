@@ -51,6 +51,8 @@ pub struct Hot {
     pub inside: u64,
     /// The thread's lane for Python's blocks, null where it has none (yet).
     pub python: *mut Hot,
+    /// Open phases of the thread that are Python functions.
+    pub functions: u32,
 }
 
 /// One for every lane; wiped on fork.
@@ -134,6 +136,7 @@ pub fn acquire(python: bool) -> *mut Hot {
         (*hot).left_out = 0;
         (*hot).inside = 0;
         (*hot).python = core::ptr::null_mut();
+        (*hot).functions = 0;
         (*hot).walker = callers::of_lane(index);
         if (*hot).rng == 0 {
             (*hot).rng = sys::now() ^ (tid as u64) << 32 | 1;

@@ -11,6 +11,9 @@
 #else
 #include <internal/pycore_interp.h>
 #include <internal/pycore_runtime.h>
+#if PY_VERSION_HEX >= 0x030c0000
+#include <internal/pycore_instruments.h>
+#endif
 #endif
 #if PY_VERSION_HEX >= 0x030b0000
 #include <internal/pycore_code.h>
@@ -48,6 +51,10 @@ int main(void)
 #if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
     SAY("calls_left", PyThreadState, recursion_remaining);
     SAY("calls", PyThreadState, recursion_limit);
+#endif
+#if PY_VERSION_HEX >= 0x030c0000
+    SAY("monitoring", PyCodeObject, _co_monitoring);
+    SAY("return_tools", _PyCoMonitoringData, active_monitors.tools[PY_MONITORING_EVENT_PY_RETURN]);
 #endif
     SAY("flags", PyCodeObject, co_flags);
     SAY("constants", PyCodeObject, co_consts);

@@ -74,6 +74,31 @@ fn scaled(number: &[u8], factor: u64) -> Option<u64> {
     value.checked_mul(factor)?.checked_add(rest)
 }
 
+/// Shell-style match with `*` and `?`, iterative.
+pub fn glob(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (pattern, name);
+    let mut back: Option<(&[u8], &[u8])> = None;
+    loop {
+        match (p.split_first(), n.split_first()) {
+            (Some((b'*', pt)), _) => {
+                back = Some((pt, n));
+                p = pt;
+            }
+            (Some((b'?', pt)), Some((_, nt))) => (p, n) = (pt, nt),
+            (Some((a, pt)), Some((b, nt))) if a == b => (p, n) = (pt, nt),
+            (None, None) => return true,
+            _ => match back {
+                Some((bp, bn)) if !bn.is_empty() => {
+                    let bn = bn.get(1..).unwrap_or(b"");
+                    back = Some((bp, bn));
+                    (p, n) = (bp, bn);
+                }
+                _ => return false,
+            },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,5 +134,12 @@ mod tests {
             assert_eq!(nanoseconds(bad.as_bytes()), None, "{bad}");
         }
         assert!(interval(b"10us").is_none() && interval(b"2m").is_some());
+    }
+
+    #[test]
+    fn globs_match_whole_names() {
+        let fits = |pattern: &str, name: &str| glob(pattern.as_bytes(), name.as_bytes());
+        assert!(fits("a*c", "abbc") && fits("*", "") && fits("?.x*", "a.x") && fits("*b*b", "abab"));
+        assert!(!fits("a*c", "abcd") && !fits("?", "") && !fits("", "a") && !fits("*b?", "ab"));
     }
 }

@@ -17,6 +17,8 @@ mod rules;
 
 pub use rules::take;
 
+use super::{Source, begin, end, end_early};
+use crate::hooks::heap::ready;
 use crate::sys;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
@@ -87,6 +89,29 @@ fn look_now() {
             }
         }
     }
+}
+
+/// A function begins or goes on.
+fn begins(phase: u32) {
+    let hot = ready();
+    if !hot.is_null() {
+        // SAFETY: hot is this thread's.
+        unsafe { (*hot).functions += 1 };
+        begin(Source::Python, phase);
+    }
+}
+
+/// It ends or gives way; `early`: with its locals still there. A forked child that comes out of what its parent was in has begun none of it.
+fn ends(early: bool) {
+    let hot = ready();
+    // SAFETY: hot is null or this thread's.
+    unsafe {
+        if hot.is_null() || (*hot).functions == 0 {
+            return;
+        }
+        (*hot).functions -= 1;
+    }
+    if early { end_early(Source::Python) } else { end(Source::Python) }
 }
 
 unsafe fn watch(p: &cpython::Cpython, state: cpython::Py) {

@@ -12,8 +12,7 @@
 use super::cpython::{Cpython, Py, interpreter_of};
 use super::fields::{self, Fields, GENERATOR_STATE, ITEMS};
 use super::rules::Module;
-use super::{codes, cpython, last, monitor};
-use crate::phases::{Source, begin, end};
+use super::{begins, codes, cpython, ends, last, monitor};
 use crate::python::strings::chars;
 use crate::thread_stacks;
 use core::ffi::{c_int, c_void};
@@ -189,12 +188,12 @@ unsafe fn watched<const V: u16>(frame: Py, run: impl FnOnce() -> Py) -> Py {
             return run();
         }
         phase.meet();
-        begin(Source::Python, phase.number);
+        begins(phase.number);
         let result = run();
         let slot = frame.add(f.locals as usize).cast::<Py>();
         let waits = !result.is_null() && flags & OPTIMIZED != 0 && is_over::<V>(frame, flags) && last::wait(slot);
         if !waits {
-            end(Source::Python);
+            ends(false);
         }
         result
     }

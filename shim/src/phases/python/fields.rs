@@ -25,7 +25,10 @@ pub struct Fields {
     pub name: u16,
     pub filename: u16,
     pub first_line: u16,
-    /// Interpreter; `u32`s would be needed for nothing else.
+    /// Code object (from 3.12): what monitoring has of it; and in that: tools that are told of its returns, by bits.
+    pub monitoring: u16,
+    pub return_tools: u16,
+    /// Interpreter.
     pub eval_frame: u16,
     /// Thread state (3.11): how many calls are left, and of how many.
     pub calls_left: u16,
@@ -61,6 +64,8 @@ const V37: Fields = Fields {
     eval_frame: 464,
     calls_left: NONE,
     calls: NONE,
+    monitoring: NONE,
+    return_tools: NONE,
 };
 const V38: Fields = Fields { flags: 36, constants: 56, name: 112, filename: 104, first_line: 40, eval_frame: 568, ..V37 };
 const V39: Fields = Fields { eval_frame: 1400, ..V38 };
@@ -90,11 +95,13 @@ const V312: Fields = Fields {
     owner: 70,
     first_line: 68,
     eval_frame: 1744,
+    monitoring: 168,
+    return_tools: 17,
     calls_left: NONE,
     calls: NONE,
     ..V311
 };
-const V313: Fields = Fields { eval_frame: 8472, ..V312 };
+const V313: Fields = Fields { monitoring: 176, return_tools: 12, eval_frame: 8472, ..V312 };
 
 /// Those of a minor version, 0x030b for 3.11.
 pub const fn of(version: u16) -> Option<Fields> {

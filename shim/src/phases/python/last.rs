@@ -6,7 +6,6 @@
 
 use super::cpython::{Cpython, Py};
 use super::fields::{TYPE, TYPE_DEALLOC, TYPE_NAME, TYPE_SIZE};
-use crate::phases::{Source, end};
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
 /// Phases that end at once: each thread's destructors may end others meanwhile.
@@ -39,7 +38,7 @@ pub fn settle(p: &Cpython) {
         kind.add(8).cast::<Py>().write(p.type_type);
         kind.add(TYPE_NAME).cast::<*const u8>().write(c"memshim.end".as_ptr().cast());
         kind.add(TYPE_SIZE).cast::<u64>().write(size_of::<Last>() as u64);
-        kind.add(TYPE_DEALLOC).cast::<unsafe extern "C" fn(*mut Last)>().write(ends);
+        kind.add(TYPE_DEALLOC).cast::<unsafe extern "C" fn(*mut Last)>().write(goes);
         for last in &mut *(&raw mut POOL) {
             last.kind = kind;
         }
@@ -47,10 +46,10 @@ pub fn settle(p: &Cpython) {
     READY.store(true, Release);
 }
 
-unsafe extern "C" fn ends(last: *mut Last) {
+unsafe extern "C" fn goes(last: *mut Last) {
     // SAFETY: one of the pool.
     unsafe { (*last).taken.store(false, Release) };
-    end(Source::Python);
+    super::ends(false);
 }
 
 /// Puts an object in the slot of a frame that is about to go; false: the slot is in use, or there is none left.

@@ -8,8 +8,9 @@
 
 use super::cpython::{Cpython, Monitoring, Py};
 use super::rules::{self, Module, NONE, Phase};
+use super::{begins, ends};
 use super::{codes, cpython, eval, last};
-use crate::phases::{Source, begin, end, end_early};
+
 use crate::python::strings::chars;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
@@ -235,7 +236,7 @@ unsafe extern "C" fn starts(_: Py, arguments: *const Py, count: isize) -> Py {
             ask_for(p, m, code);
         }
         phase.meet();
-        begin(Source::Python, phase.number);
+        begins(phase.number);
         none(m)
     }
 }
@@ -285,7 +286,7 @@ unsafe extern "C" fn resumes(_: Py, arguments: *const Py, count: isize) -> Py {
     // SAFETY: the interpreter's call.
     let (phase, none) = unsafe { told(arguments, count) };
     if phase != 0 {
-        begin(Source::Python, phase);
+        begins(phase);
     }
     none
 }
@@ -294,7 +295,7 @@ unsafe extern "C" fn suspends(_: Py, arguments: *const Py, count: isize) -> Py {
     // SAFETY: the interpreter's call.
     let (phase, none) = unsafe { told(arguments, count) };
     if phase != 0 {
-        end(Source::Python);
+        ends(false);
     }
     none
 }
@@ -306,8 +307,8 @@ unsafe extern "C" fn returns(_: Py, arguments: *const Py, count: isize) -> Py {
         if phase != 0 {
             match locals(argument(arguments, count)) {
                 Locals::Wait => {}
-                Locals::Go => end_early(Source::Python),
-                Locals::Stay => end(Source::Python),
+                Locals::Go => ends(true),
+                Locals::Stay => ends(false),
             }
         }
         none
@@ -326,7 +327,7 @@ enum Locals {
 
 /// What becomes of the locals of the current frame. They tell the end where no other tool is told of the return after us.
 unsafe fn locals(code: Py) -> Locals {
-    let Some((p, m)) = cpython::get().and_then(|p| Some((p, p.monitoring.as_ref()?))) else { return Locals::Stay };
+    let Some(p) = cpython::get() else { return Locals::Stay };
     let Some(f) = &p.fields else { return Locals::Go };
     let (l, tool) = (&p.walked.layout, TOOL.load(Relaxed));
     // SAFETY: the interpreter's call; the current frame is this thread's and executing.
@@ -344,13 +345,10 @@ unsafe fn locals(code: Py) -> Locals {
         if !object.is_null() && object.cast::<u64>().read() as u32 != 1 {
             return Locals::Stay;
         }
-        let monitoring = (m.sys_object)(c"monitoring".as_ptr());
-        let is_last = !monitoring.is_null()
-            && (0..tool).all(|lower| {
-                let name = (m.call_method)(monitoring, c"get_tool".as_ptr(), c"I".as_ptr(), lower);
-                let free = name == m.none;
-                went_well(m, name) && free
-            });
+        // Of the tools that are told of this return those with lower numbers are told after us.
+        let known = code.add(f.monitoring as usize).cast::<Py>().read();
+        let tools = if known.is_null() { 0 } else { known.add(f.return_tools as usize).read() };
+        let is_last = tools & ((2u8 << tool) - 1) == 1 << tool;
         if is_last && last::wait(frame.add(f.locals as usize).cast()) { Locals::Wait } else { Locals::Go }
     }
 }

@@ -2,8 +2,8 @@
 //! environment.
 
 use super::super::name;
-use crate::config::glob;
 use core::sync::atomic::{AtomicU64, Ordering::*};
+use memshim_format::value::glob;
 
 const TEXT: usize = 8192;
 /// So many as a word has bits.
