@@ -27,6 +27,7 @@ mod loaded;
 mod phases;
 mod proc;
 mod python;
+mod python_memory;
 mod real;
 mod shelf;
 mod sink;

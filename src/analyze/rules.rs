@@ -28,12 +28,12 @@ fn has_met(run: &Run, rule: &str, note: &String) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::report::Phase;
+    use crate::analyze::report::{Phase, Python};
 
     fn run(kind: EndKind, notes: &[&str], phases: &[&str]) -> Run {
         let notes = notes.iter().map(|n| format!("{n}{UNMET}")).collect();
         let phases = phases.iter().map(|n| Phase { name: n.to_string(), source: "python", ..Phase::default() }).collect();
-        let mut run = Run { python: Some("3.12.1".into()), notes, phases, ..Run::default() };
+        let mut run = Run { python: Some(Python { version: Some("3.12.1".into()), ..Python::default() }), notes, phases, ..Run::default() };
         run.end.kind = kind;
         run
     }

@@ -51,11 +51,12 @@ pub fn on_thread_storage(value: *const c_void) {
 #[inline(never)]
 fn consider(value: *const c_void) {
     static TRIES: AtomicU32 = AtomicU32::new(0);
-    if crate::python::state().is_none() && TRIES.fetch_add(1, Relaxed) < 10_000 {
-        if let Some(library) = crate::loaded::find(b"libpython") {
-            // SAFETY: a loaded library that is being called; programs that run Python do not unload it.
-            unsafe { crate::python::seek_in(&library.object()) };
-        }
+    if crate::python::state().is_none()
+        && TRIES.fetch_add(1, Relaxed) < 10_000
+        && let Some(library) = crate::loaded::find(b"libpython")
+    {
+        // SAFETY: a loaded library that is being called; programs that run Python do not unload it.
+        unsafe { crate::python::seek_in(&library.object()) };
     }
     let Some(p) = cpython::get() else { return };
     // SAFETY: the interpreter's function; if the value is this thread's state, it lives.

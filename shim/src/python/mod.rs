@@ -22,13 +22,11 @@
 //! [`offsets`] know the fields, [`thread`] has the way to the innermost frame, [`walk`] follows the chain of [`frame`]s, [`codes`] numbers
 //! code objects, [`strings`] reads their names.
 
-pub mod allocators;
 mod codes;
 mod frame;
 pub mod interpreter;
 mod layout;
 mod offsets;
-mod pools;
 pub mod strings;
 mod thread;
 mod walk;

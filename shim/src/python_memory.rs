@@ -8,7 +8,8 @@
 //!
 //! Only the outermost call counts: pymalloc asks the raw domain for blocks that are too large for it.
 
-use super::pools;
+mod pools;
+
 use crate::config::CONFIG;
 use crate::elf::{self, Object};
 use crate::hooks::heap::ready;
