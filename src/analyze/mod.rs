@@ -37,6 +37,7 @@ use crate::model::sites::Instant;
 use crate::parallel::largest_first;
 use crate::symbols::Search;
 use crate::trace::family::{self, Member};
+use crate::trace::marks::SideFiles;
 use report::{Missing, Report, SAMPLES_SHOWN, SCHEMA, SNAPSHOTS_SHOWN};
 use suppressions::Suppressions;
 
@@ -143,5 +144,6 @@ fn load_all(members: &[Member], homeless: &Homeless, options: &Options, progress
     let interest =
         Interest { sizes: options.sizes.clone(), samples: SAMPLES_SHOWN, snapshots: SNAPSHOTS_SHOWN, instant: options.instant, by_thread };
     let len = |m: &Member| std::fs::metadata(&m.path).map_or(0, |m| m.len());
-    largest_first(members, options.parallel, len, |m| load(m, homeless, &interest, progress))
+    let side = SideFiles::of(members);
+    largest_first(members, options.parallel, len, |m| load(m, homeless, &side, &interest, progress))
 }

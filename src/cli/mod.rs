@@ -4,6 +4,7 @@ mod analyze;
 mod doctor;
 mod env;
 mod export;
+mod mark;
 mod pack;
 mod run;
 mod sites;
@@ -63,6 +64,7 @@ enum Verb {
     Run(run::Run),
     Analyze(analyze::Analyze),
     Export(export::Export),
+    Mark(mark::Mark),
     Pack(pack::Pack),
     Env(env::Env),
     Doctor(doctor::Doctor),
@@ -88,6 +90,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Run(run) => (run.execute(), exit::RUN_FAILED),
         Verb::Analyze(analyze) => (analyze.execute(), exit::UNREADABLE),
         Verb::Export(export) => (export.execute(), exit::UNREADABLE),
+        Verb::Mark(mark) => (mark.execute(), exit::UNREADABLE),
         Verb::Pack(pack) => (pack.execute(), exit::UNREADABLE),
         Verb::Env(env) => (env.execute(), exit::UNREADABLE),
         Verb::Doctor(doctor) => (doctor.execute(), exit::UNREADABLE),

@@ -58,7 +58,16 @@ fn rusage() -> Option<Value> {
 
 /// The header of a trace's first line, if it has one.
 pub fn header(trace: &Path) -> Option<Value> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(trace).ok()?;
+    first_line(trace, libc::O_NOFOLLOW)
+}
+
+/// The same of a link in /proc/PID/fd.
+pub fn header_of_link(link: &Path) -> Option<Value> {
+    first_line(link, 0)
+}
+
+fn first_line(trace: &Path, flags: i32) -> Option<Value> {
+    let file = OpenOptions::new().read(true).custom_flags(flags | libc::O_NONBLOCK).open(trace).ok()?;
     file.metadata().ok().filter(|m| m.is_file())?;
     let source: Box<dyn Read> =
         if read::is_compressed(trace, &file).ok()? { Box::new(zstd::stream::read::Decoder::new(file).ok()?) } else { Box::new(file) };

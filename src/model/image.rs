@@ -20,6 +20,7 @@ use super::timeline::{Series, Timeline};
 use super::units::{Bytes, Nanos};
 use crate::trace::gpurow::GpuRow;
 use crate::trace::line::{Child, End, Header, Line, Lowered, Python, Rss, Thread};
+use crate::trace::marks::Facts;
 use crate::trace::recover;
 
 /// What a reader of images wants to know beyond the usual.
@@ -40,6 +41,8 @@ pub struct Interest {
 /// See the module.
 pub struct Image {
     pub header: Header,
+    /// What the side file says of it.
+    pub marks: Facts,
     heap: Heap,
     counts: Counts,
     threads: ThreadBook,
@@ -105,6 +108,7 @@ pub struct Ended {
 /// An image, finished.
 pub struct ImageEnd {
     pub header: Header,
+    pub marks: Facts,
     pub heap: HeapEnd,
     pub kinds: KindTable,
     pub totals: Totals,
@@ -160,6 +164,7 @@ impl Image {
             before: None,
             end: Ended { last_t: Nanos(header.mono_ns), python_unread: header.python_known == Some(false), ..Ended::default() },
             header,
+            marks: Facts::default(),
         }
     }
 
@@ -435,6 +440,7 @@ impl Image {
         self.end.snapshots = thinned(self.end.snapshots, self.snapshots_max);
         ImageEnd {
             header: self.header,
+            marks: self.marks,
             heap,
             kinds,
             totals,

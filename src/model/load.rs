@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::image::{Image, ImageEnd, Interest};
 use crate::trace::family::Member;
 use crate::trace::line::{self, Header, Line};
+use crate::trace::marks::{Marks, SideFiles};
 use crate::trace::read::{Damage, LineReader};
 use crate::trace::recover;
 use crate::trace::spool::Owner;
@@ -61,6 +62,8 @@ struct Images<'a> {
     current: Option<usize>,
     homeless: u64,
     interest: &'a Interest,
+    /// What was seen of them from outside.
+    marks: Option<&'a Marks>,
 }
 
 impl Images<'_> {
@@ -96,7 +99,17 @@ impl Images<'_> {
         self.current = match self.all.iter().rposition(same) {
             Some(i) => Some(i),
             None => {
-                self.all.push(Image::new(header, self.interest));
+                let earlier = self.all.iter_mut().filter(|i| (i.header.pid, i.header.start_ticks) == (header.pid, header.start_ticks));
+                let mut first = true;
+                for image in earlier {
+                    image.marks.cut_at(header.mono_ns);
+                    first = false;
+                }
+                let from = if first { 0 } else { header.mono_ns };
+                let marks = self.marks.map(|m| m.of(header.pid, header.start_ticks, from)).unwrap_or_default();
+                let mut image = Image::new(header, self.interest);
+                image.marks = marks;
+                self.all.push(image);
                 Some(self.all.len() - 1)
             }
         };
@@ -112,8 +125,8 @@ fn of_everybody(mut outside: serde_json::Value) -> serde_json::Value {
 }
 
 /// Reads a file and the spools that belong to its images.
-pub fn load(member: &Member, homeless: &Homeless, interest: &Interest, progress: &Progress) -> Loaded {
-    let mut images = Images { all: Vec::new(), current: None, homeless: 0, interest };
+pub fn load(member: &Member, homeless: &Homeless, side: &SideFiles, interest: &Interest, progress: &Progress) -> Loaded {
+    let mut images = Images { all: Vec::new(), current: None, homeless: 0, interest, marks: side.beside(member) };
     let mut damage = Damage::default();
     let mut torn = Torn::default();
     let bytes = read_file(&member.path, &mut images, &mut damage, &mut torn, progress);

@@ -1,4 +1,4 @@
-//! Which files belong together: a trace, those of its further processes in `<name>.d/`, and the spools beside them.
+//! Which files belong together: a trace, those of its further processes in `<name>.d/`, the spools beside them, and its side file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,7 @@ pub fn discover(inputs: &[PathBuf]) -> Result<Vec<Member>, Error> {
             }
             continue;
         }
-        let file = trace_of_spool(input).unwrap_or_else(|| input.clone());
+        let file = trace_of(input).or_else(|| trace_of_side_file(input)).unwrap_or_else(|| input.clone());
         let spools = spools_of(&file);
         if let (Err(e), true) = (meta, spools.is_empty()) {
             return Err(unreadable(e));
@@ -63,12 +63,40 @@ pub fn folder_of(trace: &Path) -> PathBuf {
     trace.with_file_name(format!("{stem}.d"))
 }
 
+/// The side file of a run, by the trace of its first process: `trace.jsonl.marks`, of `trace.jsonl.zst` too.
+pub fn side_file_of_first(trace: &Path) -> PathBuf {
+    let name = trace.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    trace.with_file_name(format!("{}.marks", name.strip_suffix(".zst").unwrap_or(&name)))
+}
+
+/// The trace of a run's first process that a file in a `.d` folder is a further one of.
+pub fn first_of(member: &Path) -> Option<PathBuf> {
+    let folder = member.parent()?;
+    let stem = folder.file_name()?.to_str()?.strip_suffix(".d")?;
+    let number = member.file_name()?.to_str()?.split('.').next()?;
+    let is_pid = !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit());
+    let names = [".jsonl", ".jsonl.zst", "", ".zst"].map(|ext| folder.with_file_name(format!("{stem}{ext}")));
+    names.into_iter().find(|first| is_pid && first.is_file())
+}
+
+/// The side file of the run that a trace is of, where there is one.
+pub fn side_file(member: &Path) -> Option<PathBuf> {
+    let first = first_of(member);
+    let path = side_file_of_first(first.as_deref().unwrap_or(member));
+    path.is_file().then_some(path)
+}
+
+fn trace_of_side_file(path: &Path) -> Option<PathBuf> {
+    let plain = path.file_name()?.to_str()?.strip_suffix(".marks")?;
+    [plain.to_owned(), format!("{plain}.zst")].into_iter().map(|n| path.with_file_name(n)).find(|p| p.is_file())
+}
+
 fn is_trace(name: &str) -> bool {
     name.ends_with(".jsonl") || name.ends_with(".jsonl.zst")
 }
 
 /// `x.spool` and `x.spool.2` are of trace `x`.
-fn trace_of_spool(path: &Path) -> Option<PathBuf> {
+pub fn trace_of(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
     let at = name.rfind(".spool")?;
     let rest = &name[at + 6..];
@@ -80,7 +108,7 @@ fn trace_of_spool(path: &Path) -> Option<PathBuf> {
 pub fn spools_of(trace: &Path) -> Vec<PathBuf> {
     let Some(folder) = trace.parent().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p }) else { return Vec::new() };
     let listed = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
-    let same = |p: &PathBuf| trace_of_spool(p).is_some_and(|t| t.file_name() == trace.file_name());
+    let same = |p: &PathBuf| trace_of(p).is_some_and(|t| t.file_name() == trace.file_name());
     let mut all: Vec<PathBuf> = listed.filter(same).map(|p| trace.with_file_name(p.file_name().unwrap_or_default())).collect();
     all.sort_by_key(|p| (p.extension().is_some_and(|e| e == "spool"), p.clone()));
     all
@@ -106,7 +134,7 @@ fn add_folder(folder: &Path, found: &mut BTreeMap<PathBuf, Member>, deeper: usiz
                 // One folder that can't be listed does not hide the others.
                 let _ = add_folder(&path, found, if family { 0 } else { deeper - 1 });
             }
-        } else if let Some(trace) = trace_of_spool(&path) {
+        } else if let Some(trace) = trace_of(&path) {
             spools.entry(trace).or_default().push(path);
         } else if is_trace(&name) {
             traces.push(path);
@@ -151,6 +179,22 @@ mod tests {
         assert_eq!(names(discover(&[dir.path().join("trace.jsonl")]).unwrap()), want);
         assert_eq!(names(discover(&[dir.path().into()]).unwrap()).len(), 5);
         assert_eq!(names(discover(&[dir.path().into(), dir.path().join("trace.jsonl")]).unwrap()).len(), 5, "each once");
+    }
+
+    #[test]
+    fn a_side_file_belongs_to_the_whole_family_and_is_no_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("trace.d")).unwrap();
+        for name in ["trace.jsonl.zst", "trace.d/7.2.jsonl.zst", "trace.jsonl.marks", "other.jsonl", "trace.d/odd.jsonl"] {
+            fs::write(at(name), "").unwrap();
+        }
+        let side = Some(at("trace.jsonl.marks"));
+        assert_eq!(side_file(&at("trace.jsonl.zst")), side);
+        assert_eq!(side_file(&at("trace.d/7.2.jsonl.zst")), side);
+        assert_eq!((side_file(&at("other.jsonl")), side_file(&at("trace.d/odd.jsonl"))), (None, None));
+        assert_eq!(discover(&[dir.path().into()]).unwrap().len(), 4);
+        assert_eq!(discover(&[at("trace.jsonl.marks")]).unwrap()[1].path, at("trace.jsonl.zst"), "given by itself it means its run");
     }
 
     #[test]

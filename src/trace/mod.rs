@@ -10,6 +10,7 @@ pub mod frames;
 pub mod gpurow;
 pub mod line;
 pub mod maprow;
+pub mod marks;
 pub mod phase;
 pub mod read;
 pub mod recover;

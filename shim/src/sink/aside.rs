@@ -81,7 +81,7 @@ pub(super) fn folder(t: &mut Text, out: &[u8]) {
     t.bytes(name).str(".d");
 }
 
-/// Renames a finished run's files: `trace.jsonl` → `trace.<its start>.jsonl`, with its folder and its spool.
+/// Renames a finished run's files: `trace.jsonl` → `trace.<its start>.jsonl`, with its folder, its spool and its side file.
 pub(super) unsafe fn put_aside(fd: c_int, out: &[u8], wall: u64) {
     let mut to = [0u8; PATH];
     let mut from = [0u8; PATH];
@@ -114,16 +114,24 @@ pub(super) unsafe fn put_aside(fd: c_int, out: &[u8], wall: u64) {
             if r == -libc::EINVAL as i64 || r == -libc::ENOSYS as i64 {
                 sys!(libc::SYS_rename, out.as_ptr(), to.as_ptr());
             }
-            for suffix in [".spool", ".d"] {
+            for suffix in [".spool", ".d", ".marks"] {
                 let mut f = Text::over(&mut from);
                 let mut t = Text::over(&mut to);
                 aside(&mut t);
-                if suffix == ".d" {
-                    folder(&mut f, out);
-                    t.str(".d\0");
-                } else {
-                    f.bytes(name).str(suffix);
-                    t.bytes(ext).bytes(zst).str(suffix).str("\0");
+                match suffix {
+                    ".d" => {
+                        folder(&mut f, out);
+                        t.str(".d\0");
+                    }
+                    // Never compressed: its name is that of the plain trace.
+                    ".marks" => {
+                        f.bytes(stem).bytes(ext).str(suffix);
+                        t.bytes(ext).str(".marks\0");
+                    }
+                    _ => {
+                        f.bytes(name).str(suffix);
+                        t.bytes(ext).bytes(zst).str(suffix).str("\0");
+                    }
                 }
                 f.str("\0");
                 sys!(libc::SYS_rename, from.as_ptr(), to.as_ptr());

@@ -1,0 +1,76 @@
+//! `memshim mark`: says from outside what a program is doing.
+
+use super::exit;
+use crate::launch::{locate, outside, side};
+use crate::trace::marks::What;
+use anyhow::Context;
+use clap::Args;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  memshim run -- ./solver input.dat &
+  memshim mark $! 'mesh loaded'                 an instant
+  memshim mark $! assembly --begin              a phase, until
+  memshim mark $! assembly --end                … here
+  memshim mark $! solve --next                  ends what was begun and begins this
+  squeue | watcher | while read step; do memshim mark 4242 \"$step\" --next; done
+
+PID is the recorded process, or one around it (`memshim run`, a shell) where only one below it is recorded. Marks go into the side file
+of its trace (trace.jsonl.marks); `memshim analyze` reads them with it.
+
+EXIT STATUS 0 done, 2 usage, 3 the process is not recorded or its side file cannot be written.";
+
+/// Mark an instant or a phase of a running, recorded program from outside
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Mark {
+    /// The process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pid: i32,
+
+    /// What the instant or the phase is called; with --end it may be left out: the innermost phase ends
+    #[arg(value_name = "NAME", required_unless_present = "end")]
+    name: Option<OsString>,
+
+    /// A phase of this name begins
+    #[arg(long, conflicts_with_all = ["end", "next"])]
+    begin: bool,
+
+    /// The phase of this name ends
+    #[arg(long, conflicts_with = "next")]
+    end: bool,
+
+    /// The phases begun by marks end, and this one begins
+    #[arg(long)]
+    next: bool,
+}
+
+impl Mark {
+    pub fn execute(self) -> anyhow::Result<u8> {
+        // First of all: what follows takes its time.
+        let t = outside::monotonic_ns();
+        let name = self.name.clone().unwrap_or_default();
+        if name.is_empty() && !self.end {
+            anyhow::bail!("a mark needs a name");
+        }
+        let (pid, found) = locate::of_or_below(self.pid)?;
+        let line = side::edge(found.whose, t, self.what(), name.as_bytes(), "mark");
+        let cannot = || format!("cannot write beside {}", found.first.display());
+        side::SideFile::beside(&found.first).and_then(|mut f| f.append(&[line])).with_context(cannot)?;
+        if pid != self.pid {
+            eprintln!("memshim: {} is not recorded itself; marked {pid}, which it started", self.pid);
+        }
+        Ok(exit::DONE)
+    }
+
+    fn what(&self) -> What {
+        match (self.begin, self.end, self.next) {
+            (true, ..) => What::Begin,
+            (_, true, _) => What::End,
+            (.., true) => What::Next,
+            _ => What::Mark,
+        }
+    }
+}
