@@ -1,0 +1,156 @@
+//! Promises about marks from outside: they land beside the trace of the process, say what is wrong when they can't, and go with the run.
+mod support;
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use support::{fresh_dir, lossy, memshim, shim};
+
+/// Says its number, waits for a line, ends.
+const WAITS: &str = "echo $$; read line";
+
+struct Waiting {
+    child: Child,
+    said: BufReader<std::process::ChildStdout>,
+    pid: u32,
+}
+
+impl Waiting {
+    fn start(command: &mut Command, dir: &Path) -> Waiting {
+        let mut child = command.current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        Waiting { child, said, pid: line.trim().parse().unwrap() }
+    }
+
+    fn end(mut self) {
+        drop(self.child.stdin.take());
+        self.said.read_to_end(&mut Vec::new()).unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn preloaded(out: &str) -> Command {
+    let mut c = Command::new("sh");
+    c.args(["-c", WAITS]).env("LD_PRELOAD", shim()).env("MEMSHIM_OUT", out);
+    c
+}
+
+fn mark(args: &[&str]) -> Output {
+    Command::new(memshim()).arg("mark").args(args).output().unwrap()
+}
+
+fn lines(side: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(side).unwrap_or_else(|e| panic!("{}: {e}", side.display()));
+    text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+}
+
+fn monotonic_ns() -> u64 {
+    let up = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
+    up.tv_sec() as u64 * 1_000_000_000 + up.tv_nsec() as u64
+}
+
+#[test]
+fn marks_of_a_process_lie_beside_its_trace_with_their_times() {
+    let dir = fresh_dir("marks");
+    let target = Waiting::start(&mut preloaded("t.jsonl"), &dir);
+    let pid = target.pid.to_string();
+    let before = monotonic_ns();
+    for args in [&["mesh loaded"][..], &["assembly", "--begin"], &["solve \"π\"\n", "--next"], &["--end"]] {
+        let o = mark(&[&[&*pid][..], args].concat());
+        assert!(o.status.success() && o.stdout.is_empty() && o.stderr.is_empty(), "{}", lossy(&o.stderr));
+    }
+    let after = monotonic_ns();
+    target.end();
+    let all = lines(&dir.join("t.jsonl.marks"));
+    let said: Vec<_> = all.iter().map(|l| (l["what"].as_str().unwrap(), l["name"].as_str().unwrap())).collect();
+    assert_eq!(said, [("mark", "mesh loaded"), ("begin", "assembly"), ("next", "solve \"π\"\n"), ("end", "")]);
+    let times: Vec<u64> = all.iter().map(|l| l["t"].as_u64().unwrap()).collect();
+    assert!(times.is_sorted() && times[0] > before && times[3] < after, "{before} {times:?} {after}");
+    let header: Value = serde_json::from_str(std::fs::read_to_string(dir.join("t.jsonl")).unwrap().lines().next().unwrap()).unwrap();
+    assert!(all.iter().all(|l| l["pid"] == header["pid"] && l["start_ticks"] == header["start_ticks"] && l["source"] == "mark"));
+}
+
+#[test]
+fn a_further_process_is_marked_beside_the_first_and_a_process_around_one_stands_for_it() {
+    let dir = fresh_dir("marks-family");
+    let script = "sh -c 'echo $$; read line; true'; true";
+    let mut run = Command::new(memshim());
+    run.args(["run", "-q", "-o", "t.jsonl.zst", "--", "sh", "-c", script]);
+    let target = Waiting::start(&mut run, &dir);
+    let launcher = target.child.id();
+    assert!(mark(&[&target.pid.to_string(), "inner"]).status.success());
+    let around = mark(&[&launcher.to_string(), "outer"]);
+    assert!(around.status.success(), "{}", lossy(&around.stderr));
+    let said = lossy(&around.stderr);
+    target.end();
+    let all = lines(&dir.join("t.jsonl.marks"));
+    let outer = all[1]["pid"].as_u64().unwrap();
+    assert_eq!((&all[0]["name"], &all[1]["name"]), (&Value::from("inner"), &Value::from("outer")));
+    assert!(said.contains(&format!("marked {outer}, which it started")), "{said}");
+    assert!(dir.join(format!("t.d/{}.jsonl.zst", all[0]["pid"])).exists(), "the inner one is a further process");
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let dir = fresh_dir("marks-wrong");
+    let fails = |args: &[&str], words: &str, code: i32| {
+        let o = mark(args);
+        assert!(o.status.code() == Some(code) && lossy(&o.stderr).contains(words), "{args:?}: {:?} {}", o.status, lossy(&o.stderr));
+    };
+    fails(&["2147483646", "x"], "none of this number", 3);
+    let bare = Waiting::start(Command::new("sh").args(["-c", WAITS]), &dir);
+    fails(&[&bare.pid.to_string(), "x"], "not recorded: it holds no trace open", 3);
+    bare.end();
+    fails(&["0", "x"], "PID", 2);
+    fails(&["1"], "NAME", 2);
+    fails(&["1", ""], "needs a name", 3);
+    fails(&["1", "x", "--begin", "--end"], "cannot be used with", 2);
+    let target = Waiting::start(&mut preloaded("t.jsonl"), &dir);
+    let pid = target.pid.to_string();
+    std::fs::create_dir(dir.join("t.jsonl.marks")).unwrap();
+    fails(&[&pid, "x"], "cannot write beside", 3);
+    std::fs::remove_dir(dir.join("t.jsonl.marks")).unwrap();
+    for name in ["t.jsonl", "t.jsonl.spool"] {
+        std::fs::remove_file(dir.join(name)).unwrap();
+    }
+    fails(&[&pid, "x"], "was deleted", 3);
+    target.end();
+}
+
+#[test]
+fn without_shared_memory_the_open_trace_says_whose_it_is() {
+    let dir = fresh_dir("marks-private");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 20000; exec sh -c 'echo $$; read line'"]).env("LD_PRELOAD", shim()).env("MEMSHIM_OUT", "t.out");
+    let target = Waiting::start(&mut limited, &dir);
+    let o = mark(&[&target.pid.to_string(), "x"]);
+    assert!(o.status.success(), "{}", lossy(&o.stderr));
+    target.end();
+    assert!(!dir.join("t.out.spool").exists());
+    assert_eq!(lines(&dir.join("t.out.marks")).len(), 1);
+}
+
+#[test]
+fn an_earlier_runs_side_file_is_renamed_with_its_trace() {
+    for (out, zst) in [("t.jsonl", ""), ("t.jsonl.zst", ".zst"), ("t", "")] {
+        let dir = fresh_dir(&format!("marks-renamed-{out}"));
+        for name in ["first", "second"] {
+            let target = Waiting::start(&mut preloaded(out), &dir);
+            assert!(mark(&[&target.pid.to_string(), name]).status.success());
+            target.end();
+        }
+        let plain = out.trim_end_matches(".zst");
+        assert_eq!(lines(&dir.join(format!("{plain}.marks")))[0]["name"], "second", "{out}");
+        let names: Vec<String> = std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let aside = names.iter().find(|n| n.ends_with(".marks") && **n != format!("{plain}.marks")).unwrap_or_else(|| panic!("{names:?}"));
+        assert_eq!(lines(&dir.join(aside))[0]["name"], "first", "{out}");
+        assert!(names.contains(&format!("{}{zst}", aside.trim_end_matches(".marks"))), "{names:?}");
+        let report = Command::new(memshim()).args(["analyze", "--json"]).arg(&dir.join(aside)).output().unwrap();
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        assert_eq!(report["problems"], Value::Array(vec![]), "{out}");
+        assert_eq!(report["runs"][0]["missing"], Value::Array(vec![]), "{out}");
+    }
+}
