@@ -56,9 +56,9 @@ impl Mark {
             anyhow::bail!("a mark needs a name");
         }
         let (pid, found) = locate::of_or_below(self.pid)?;
-        let line = side::edge(found.whose, t, self.what(), name.as_bytes(), "mark");
+        let line = side::edge(t, self.what(), name.as_bytes(), "mark");
         let cannot = || format!("cannot write beside {}", found.first.display());
-        side::SideFile::beside(&found.first).and_then(|mut f| f.append(&[line])).with_context(cannot)?;
+        side::SideFile::beside(&found.first).and_then(|mut f| f.append(found.whose, [line])).with_context(cannot)?;
         if pid != self.pid {
             eprintln!("memshim: {} is not recorded itself; marked {pid}, which it started", self.pid);
         }

@@ -1,6 +1,7 @@
 //! The command line: one file per verb, each flag with its text and its test beside it.
 
 mod analyze;
+mod config;
 mod doctor;
 mod env;
 mod export;

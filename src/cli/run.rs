@@ -2,6 +2,9 @@
 
 use super::value;
 use crate::launch::pattern;
+use super::config::Config;
+use crate::launch::relay::Watch;
+use crate::launch::rules::{Rule, Rules};
 use crate::launch::target::{self, Outcome, Plan};
 use crate::launch::{job, preload};
 use crate::output::{shell, units::iec};
@@ -18,6 +21,9 @@ EXAMPLES
   memshim run --mode full -o t.jsonl.zst -- ./prog               every call an event, compressed
   memshim run --exclude 'git,make' -- make -j8
   memshim run --phase-py 'scf.hf:SCF.kernel' -- python run.py    each call of that method a phase
+  memshim run --phase-on '^(SCF|MP2|CCSD)' -- python calc.py     what it prints begins its phases
+  memshim run --phase-on 'start:begin (\\w+)' --phase-on 'end:done (\\w+)' -- ./solver
+  JAX_LOG_COMPILES=1 memshim run --compiles -- python fit.py     which functions were compiled, how often, for what
 
 PATTERN may hold %h host, %p pid, %e program, %j job id, %r rank, %t start time; a folder gets the default name.
 EXIT STATUS is that of CMD; 128+n when signal n ended it; 127 not found, 126 not runnable, 125 memshim itself failed.";
@@ -78,6 +84,15 @@ pub struct Run {
     #[arg(long, value_name = "RULE,…")]
     phase_py: Vec<OsString>,
 
+    /// A line printed by the program that fits begins a phase and ends the one before; with `start:`, `end:` or `mark:` in front it only
+    /// begins one, ends one, or is an instant. The phase is called by the first group (…), else by what fits
+    #[arg(long, value_name = "REGEX")]
+    phase_on: Vec<Rule>,
+
+    /// Recognise notices of just-in-time compilers in the output (JAX_LOG_COMPILES=1, TORCH_LOGS=recompiles, …)
+    #[arg(long)]
+    compiles: bool,
+
     /// Say nothing at the end
     #[arg(short, long)]
     quiet: bool,
@@ -117,7 +132,14 @@ enum Children {
 
 impl Run {
     pub fn execute(self) -> anyhow::Result<u8> {
-        let plan = Plan { out: self.out_pattern(), variables: self.variables(), library: preload::find_library()?, argv: self.command };
+        let config = Config::read();
+        let plan = Plan {
+            out: self.out_pattern(),
+            variables: config.completed(self.variables()),
+            library: preload::find_library()?,
+            watch: self.watch(&config),
+            argv: self.command,
+        };
         match target::run(&plan) {
             Ok(outcome) => {
                 if !self.quiet {
@@ -141,6 +163,21 @@ impl Run {
             Some(out) => out,
             None => name.into(),
         }
+    }
+
+    /// What to look for in the output: rules of the flags, of the variable (a line each), of the file.
+    fn watch(&self, config: &Config) -> Watch {
+        let variable = std::env::var("MEMSHIM_PHASE_ON").unwrap_or_default();
+        let of_variable = variable.lines().map(str::trim).filter(|l| !l.is_empty()).map(|l| ("MEMSHIM_PHASE_ON", l));
+        let of_file = config.phase_on.iter().map(|l| ("phase_on of MEMSHIM_CONFIG", l.as_str()));
+        let mut rules = self.phase_on.clone();
+        for (from, text) in of_variable.chain(of_file) {
+            match text.parse() {
+                Ok(rule) => rules.push(rule),
+                Err(why) => eprintln!("memshim: {from}={text} is not understood: {why}. It is left out."),
+            }
+        }
+        Watch { rules: Rules(rules), compiles: self.compiles || config.compiles }
     }
 
     /// Variables for the shim, in forms that need no unit table to read: bytes, and whole microseconds.

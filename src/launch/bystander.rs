@@ -59,15 +59,9 @@ impl Drop for Bystander {
 
 /// The child's whole life: forgets the signals it is told to, until the pipe ends.
 fn stand_by(pipe: PipeReader) -> ! {
-    rename();
+    rename(c"memshim-group", b"(signals of the group)");
     let keep = pipe.as_raw_fd();
-    // What is open here would keep a reader of the target's output waiting.
-    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let open: Vec<i32> = open.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
-    for fd in open.into_iter().filter(|&fd| fd != keep) {
-        // SAFETY: closes a number; nothing here uses it any more.
-        unsafe { libc::close(fd) };
-    }
+    close_all_but(&[keep]);
     loop {
         let mut signal = 0u8;
         // SAFETY: one byte into a variable of ours.
@@ -83,16 +77,25 @@ fn stand_by(pipe: PipeReader) -> ! {
     }
 }
 
+/// For a process that was forked and stays: what is open in it would keep a reader of the target's output waiting.
+pub(super) fn close_all_but(keep: &[i32]) {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let open: Vec<i32> = open.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| !keep.contains(fd)) {
+        // SAFETY: closes a number; nothing here uses it any more.
+        unsafe { libc::close(fd) };
+    }
+}
+
 /// `pkill -f 'memshim run'` means us: a bystander of that name would say that the signal went to the group.
-fn rename() {
-    const NAME: &[u8] = b"(signals of the group)";
-    let _ = nix::sys::prctl::set_name(c"memshim-group");
+pub(super) fn rename(name: &std::ffi::CStr, arguments: &[u8]) {
+    let _ = nix::sys::prctl::set_name(name);
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // Fields 48 and 49, counted from after the name's last `)`: where the arguments lie.
     let mut fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace()).into_iter().flatten().skip(45);
     let mut field = || fields.next().and_then(|f| f.parse::<u64>().ok());
     let (Some(start), Some(end)) = (field(), field()) else { return };
-    let mut text = NAME.to_vec();
+    let mut text = arguments.to_vec();
     text.resize(end.saturating_sub(start).min(1 << 22) as usize, 0);
     if let Ok(memory) = std::fs::OpenOptions::new().write(true).open("/proc/self/mem") {
         let _ = memory.write_all_at(&text, start);

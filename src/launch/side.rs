@@ -50,11 +50,17 @@ impl SideFile {
         Ok(Self { file, path })
     }
 
-    /// Appends lines by one call of the system.
-    pub fn append(&mut self, lines: &[Value]) -> io::Result<()> {
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    /// Appends lines about a process by one call of the system.
+    pub fn append(&mut self, whose: Whose, lines: impl IntoIterator<Item = Value>) -> io::Result<()> {
+        let text: String = lines.into_iter().map(|line| format!("{}\n", about(whose, line))).collect();
         if text.is_empty() { Ok(()) } else { self.file.write_all(text.as_bytes()) }
     }
+}
+
+fn about(whose: Whose, mut line: Value) -> Value {
+    line["pid"] = whose.pid.into();
+    line["start_ticks"] = whose.start_ticks.into();
+    line
 }
 
 /// A string, or its bytes in hexadecimal where they are none.
@@ -66,8 +72,8 @@ pub fn text(bytes: &[u8]) -> Value {
 }
 
 /// An edge's line.
-pub fn edge(whose: Whose, t: u64, what: What, name: &[u8], source: &str) -> Value {
-    json!({"type": "edge", "t": t, "pid": whose.pid, "start_ticks": whose.start_ticks, "what": what, "name": text(name), "source": source})
+pub fn edge(t: u64, what: What, name: &[u8], source: &str) -> Value {
+    json!({"type": "edge", "t": t, "what": what, "name": text(name), "source": source})
 }
 
 /// As [`text`], of a path or an argument.
@@ -85,7 +91,7 @@ mod tests {
         let trace = dir.path().join("t.jsonl.zst");
         let whose = Whose { pid: 7, start_ticks: 5 };
         for name in [&b"a"[..], b"\xff"] {
-            SideFile::beside(&trace).unwrap().append(&[edge(whose, 3, What::Next, name, "output")]).unwrap();
+            SideFile::beside(&trace).unwrap().append(whose, [edge(3, What::Next, name, "output")]).unwrap();
         }
         let text = std::fs::read_to_string(dir.path().join("t.jsonl.marks")).unwrap();
         let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();

@@ -8,25 +8,33 @@ use super::inherited;
 use nix::libc;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
+/// What is to stand for the target's stdout and stderr; ours, where there is nothing.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Output<'a> {
+    pub stdout: Option<&'a OwnedFd>,
+    pub stderr: Option<&'a OwnedFd>,
+}
+
 /// Starts `argv` with `env` and nothing else changed. Errors are those of fork and exec, with their errno.
-pub fn spawn(argv: &[OsString], env: &[(OsString, OsString)]) -> io::Result<Child> {
-    match start(argv, env) {
+pub fn spawn(argv: &[OsString], env: &[(OsString, OsString)], output: Output) -> io::Result<Child> {
+    match start(argv, env, output) {
         // A script without a `#!` line: what every shell (and execvp) does is to give it to /bin/sh.
         Err(e) if e.raw_os_error() == Some(libc::ENOEXEC) => {
             let Some(path) = find_program(&argv[0], env) else { return Err(e) };
             let mut with_sh = vec![OsString::from("/bin/sh"), path.into_os_string()];
             with_sh.extend_from_slice(&argv[1..]);
-            start(&with_sh, env)
+            start(&with_sh, env, output)
         }
         other => other,
     }
 }
 
-fn start(argv: &[OsString], env: &[(OsString, OsString)]) -> io::Result<Child> {
+fn start(argv: &[OsString], env: &[(OsString, OsString)], output: Output) -> io::Result<Child> {
     let args: Vec<CString> = argv.iter().map(|a| c_string(a)).collect::<io::Result<_>>()?;
     let vars: Vec<CString> = env
         .iter()
@@ -40,6 +48,12 @@ fn start(argv: &[OsString], env: &[(OsString, OsString)]) -> io::Result<Child> {
     let closed: Vec<i32> = inherited::closed_descriptors().collect();
     let ignore_sigpipe = inherited::sigpipe_ignored();
     let mut command = Command::new(&argv[0]);
+    if let Some(end) = output.stdout {
+        command.stdout(end.try_clone()?);
+    }
+    if let Some(end) = output.stderr {
+        command.stderr(end.try_clone()?);
+    }
     // SAFETY: between fork and exec only close, signal and execvpe run. execvpe of nix allocates two arrays of pointers, which is
     // sound here: this process has no other thread yet (the signal thread starts after the target), so no allocator lock can be held.
     unsafe {

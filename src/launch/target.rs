@@ -5,6 +5,8 @@ use super::cgroup::{Cgroup, Reading};
 use super::claim::{self, Claim};
 use super::elf::Program;
 use super::pattern::{self, Names};
+use super::relay::{Relay, Watch};
+use super::side::Whose;
 use super::signals::Signals;
 use super::watch::{self, Ended, Seen};
 use super::{job, outside, preload, proc, spawn};
@@ -27,6 +29,8 @@ pub struct Plan {
     /// Further variables for the shim.
     pub variables: Vec<(&'static str, OsString)>,
     pub library: PathBuf,
+    /// What of its output is looked for.
+    pub watch: Watch,
 }
 
 /// What came of it.
@@ -77,6 +81,10 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
 
     let cgroup = Cgroup::of("self");
     let before = cgroup.as_ref().map(Cgroup::read).unwrap_or_default();
+    let mut relay = (!plan.watch.is_idle()).then(|| Relay::start(&plan.watch)).transpose().unwrap_or_else(|e| {
+        eprintln!("memshim: cannot stand between the program and its output: {e}; it runs unwatched");
+        None
+    });
     // Reaped at the very end: what was waited for counts in our rusage.
     let mut bystander = Bystander::start();
     let names = Names::of_child(0, &plan.argv[0], &job::real_environment);
@@ -95,7 +103,11 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     let env = preload::target_environment(std::env::vars_os(), &plan.library, &set);
     let signals = Signals::install().map_err(StartError::Signals)?;
     let began = outside::monotonic_ns();
-    let mut child = spawn::spawn(&plan.argv, &env).map_err(|e| start_error(&plan.argv, &env, e))?;
+    let ends = spawn::Output {
+        stdout: relay.as_ref().and_then(|r| r.end_for(1)),
+        stderr: relay.as_ref().and_then(|r| r.end_for(2)),
+    };
+    let mut child = spawn::spawn(&plan.argv, &env, ends).map_err(|e| start_error(&plan.argv, &env, e))?;
     let pid = child.id() as i32;
     let mut start_ticks = None;
     let over = Arc::new(AtomicBool::new(false));
@@ -109,16 +121,25 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
         let candidates = candidates.clone();
         let its = move |h: &Value| outside::is_of(h, pid, start_ticks);
         claim.release_when(move || claim::trace_of(&candidates(), pid, its).is_some(), &over);
+        if let Some(relay) = &mut relay {
+            relay.started(Whose { pid, start_ticks: start_ticks.unwrap_or(0) });
+        }
         signals.listen()
     });
     over.store(true, Relaxed);
 
+    if let Some(relay) = &mut relay {
+        relay.drain();
+    }
     let after = cgroup.as_ref().map(Cgroup::read).unwrap_or_default();
     let line = outside::line(pid, began, &seen, cgroup.as_ref().map(|c| (c.version(), &before, &after)));
     let trace = claim::trace_of(&candidates(), pid, |h| outside::is_of(h, pid, start_ticks));
     // The target itself may have left none and its children may have: theirs is then the run's.
     let of_run = |p: &PathBuf| !claim.joined && outside::header(p).is_some_and(|h| h["mono_ns"].as_u64().is_some_and(|t| t >= began));
     let trace = trace.or_else(|| candidates().into_iter().find(of_run));
+    if let Some(relay) = relay {
+        relay.finish(trace.as_ref().map(|t| family::first_of(t).unwrap_or_else(|| t.clone())).as_deref());
+    }
     let trouble = trace.as_deref().and_then(|t| finish(t, &line).err()).map(|e| e.to_string());
     let trace = trace.map(|t| shortest(&t)).ok_or_else(|| why_no_trace(plan, &env));
     let kills = |r: &Reading| r.oom_kills.unwrap_or(0);

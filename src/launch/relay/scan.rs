@@ -1,0 +1,149 @@
+//! From the output of a channel to lines of the side file.
+
+use super::lines::{Line, Lines};
+use crate::launch::{locate, outside};
+use crate::launch::notices::Notices;
+use crate::launch::rules::{Plain, Rules};
+use crate::launch::side::{self, SideFile, Whose};
+use memchr::memchr;
+use regex::bytes::RegexSet;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Facts of a channel beyond these are only counted: a rule that fits every line of a long output is a mistake.
+const FACTS_MAX: u64 = 200_000;
+const LOCATE_EVERY: Duration = Duration::from_millis(50);
+
+/// What is looked for.
+#[derive(Debug, Clone, Default)]
+pub struct Watch {
+    pub rules: Rules,
+    /// Compile notices too.
+    pub compiles: bool,
+}
+
+impl Watch {
+    pub fn is_idle(&self) -> bool {
+        self.rules.0.is_empty() && !self.compiles
+    }
+}
+
+/// The side file of the target, once it is known, and what waits for it.
+#[derive(Default)]
+pub struct Book {
+    whose: Option<Whose>,
+    /// It lives: its trace can be found by what it holds open.
+    pid: Option<i32>,
+    file: Option<SideFile>,
+    waiting: Vec<Value>,
+    next_look: Option<Instant>,
+}
+
+impl Book {
+    pub fn started(&mut self, whose: Whose) {
+        self.pid = Some(whose.pid);
+        self.whose = Some(whose);
+    }
+
+    /// Writes what waits, where the trace of the target can be found by now.
+    pub fn write(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        if self.file.is_none() && self.next_look.is_none_or(|t| t <= Instant::now()) {
+            self.next_look = Some(Instant::now() + LOCATE_EVERY);
+            if let Some(found) = self.pid.and_then(|pid| locate::of(pid).ok()) {
+                self.whose = Some(found.whose);
+                self.file = SideFile::beside(&found.first).ok();
+            }
+        }
+        if let (Some(file), Some(whose)) = (&mut self.file, self.whose) {
+            // Nobody is there to be told of a full disk: the report says what the trace itself met.
+            let _ = file.append(whose, self.waiting.drain(..));
+        }
+    }
+
+    /// The target has ended; this is the trace of its run's first process.
+    pub fn ended(&mut self, first: Option<&Path>) {
+        self.pid = None;
+        if self.file.is_none() {
+            self.file = first.and_then(|f| SideFile::beside(f).ok());
+        }
+        self.write();
+    }
+}
+
+/// A channel's output, looked through.
+pub struct Scan {
+    watch: Watch,
+    sieve: Option<RegexSet>,
+    lines: Lines,
+    notices: Notices,
+    book: Arc<Mutex<Book>>,
+    facts: u64,
+}
+
+impl Scan {
+    pub fn new(watch: &Watch, book: Arc<Mutex<Book>>) -> Scan {
+        let words = if watch.compiles { Notices::WORDS } else { &[] };
+        Scan {
+            sieve: watch.rules.sieve(words),
+            watch: watch.clone(),
+            lines: Lines::default(),
+            notices: Notices::default(),
+            book,
+            facts: 0,
+        }
+    }
+
+    /// Takes a piece that was read at `t`.
+    pub fn take(&mut self, bytes: &[u8], t: u64) {
+        let mut found = Vec::new();
+        let Scan { watch, sieve, lines, notices, .. } = self;
+        // Colours can stand within a word.
+        let worth = |many: &[u8]| sieve.as_ref().is_none_or(|s| memchr(0x1b, many).is_some() || s.is_match(many));
+        lines.take(bytes, t, worth, |line| look(line, watch, notices, &mut found));
+        self.note(found);
+    }
+
+    /// The channel is at its end.
+    pub fn end(&mut self) {
+        let mut found = Vec::new();
+        let Scan { watch, lines, notices, .. } = self;
+        lines.end(|line| look(line, watch, notices, &mut found));
+        found.extend(notices.end());
+        self.note(found);
+        if self.facts > FACTS_MAX {
+            let n = self.facts - FACTS_MAX;
+            self.write(vec![json!({"type": "lost", "t": outside::monotonic_ns(), "n": n})]);
+        }
+    }
+
+    fn note(&mut self, mut found: Vec<Value>) {
+        if !found.is_empty() {
+            let room = FACTS_MAX.saturating_sub(self.facts);
+            self.facts += found.len() as u64;
+            found.truncate(room as usize);
+            self.write(found);
+        }
+    }
+
+    fn write(&self, found: Vec<Value>) {
+        let mut book = self.book.lock().unwrap_or_else(|e| e.into_inner());
+        book.waiting.extend(found);
+        book.write();
+    }
+}
+
+/// What a line says.
+fn look(line: Line, watch: &Watch, notices: &mut Notices, found: &mut Vec<Value>) {
+    let plain = memchr(0x1b, line.text).map(|_| Plain::of(line.text));
+    let text = plain.as_ref().map_or(line.text, |p| &p.text);
+    let time_of = |end: usize| line.time_of(plain.as_ref().map_or(end, |p| p.at(end)));
+    found.extend(watch.rules.of(text).map(|f| side::edge(time_of(f.end), f.what, f.name, "output")));
+    if watch.compiles {
+        found.extend(notices.read(text, time_of(text.len())));
+    }
+}
