@@ -86,8 +86,9 @@ fn open(out: File) -> io::Result<(Channel, Option<OwnedFd>)> {
         return Ok((Channel { kind: Kind::Terminal(Box::new(terminal)), source: ours.into(), out }, Some(theirs)));
     }
     let (ours, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    // Never less than it would have had; more, so that fast output changes hands less often.
     if let Ok(size) = rustix::pipe::fcntl_getpipe_size(&out) {
-        let _ = rustix::pipe::fcntl_setpipe_size(&theirs, size);
+        let _ = rustix::pipe::fcntl_setpipe_size(&theirs, size.max(1 << 20));
     }
     as_blocking_as(&out, &theirs);
     Ok((Channel { kind: Kind::Pipe, source: ours.into(), out }, Some(theirs)))

@@ -155,7 +155,9 @@ fn obey(orders: UnixStream, book: &Mutex<Book>, workers: &[Worker]) {
             Ok(_) if line.ends_with(b"\n") => {}
             // What waits for its file is written as soon as that is there.
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {
-                lock(book).write();
+                let mut book = lock(book);
+                book.look();
+                book.write();
                 continue;
             }
             // Whoever started us was killed.

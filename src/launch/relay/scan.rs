@@ -8,7 +8,7 @@ use crate::launch::side::{self, SideFile, Whose};
 use memchr::memchr;
 use regex::bytes::RegexSet;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,8 @@ pub struct Book {
     whose: Option<Whose>,
     /// It lives: its trace can be found by what it holds open.
     pid: Option<i32>,
+    /// The trace of its run's first process.
+    first: Option<PathBuf>,
     file: Option<SideFile>,
     waiting: Vec<Value>,
     next_look: Option<Instant>,
@@ -47,17 +49,25 @@ impl Book {
         self.whose = Some(whose);
     }
 
+    /// Looks for its trace, now and then: whoever started us may not live to say where that is.
+    pub fn look(&mut self) {
+        if self.first.is_none() && self.next_look.is_none_or(|t| t <= Instant::now()) {
+            self.next_look = Some(Instant::now() + LOCATE_EVERY);
+            if let Some(found) = self.pid.and_then(|pid| locate::of(pid).ok()) {
+                self.whose = Some(found.whose);
+                self.first = Some(found.first);
+            }
+        }
+    }
+
     /// Writes what waits, where the trace of the target can be found by now.
     pub fn write(&mut self) {
         if self.waiting.is_empty() {
             return;
         }
-        if self.file.is_none() && self.next_look.is_none_or(|t| t <= Instant::now()) {
-            self.next_look = Some(Instant::now() + LOCATE_EVERY);
-            if let Some(found) = self.pid.and_then(|pid| locate::of(pid).ok()) {
-                self.whose = Some(found.whose);
-                self.file = SideFile::beside(&found.first).ok();
-            }
+        self.look();
+        if self.file.is_none() {
+            self.file = self.first.as_ref().and_then(|f| SideFile::beside(f).ok());
         }
         if let (Some(file), Some(whose)) = (&mut self.file, self.whose) {
             // Nobody is there to be told of a full disk: the report says what the trace itself met.
@@ -68,9 +78,7 @@ impl Book {
     /// The target has ended; this is the trace of its run's first process.
     pub fn ended(&mut self, first: Option<&Path>) {
         self.pid = None;
-        if self.file.is_none() {
-            self.file = first.and_then(|f| SideFile::beside(f).ok());
-        }
+        self.first = self.first.take().or(first.map(Path::to_path_buf));
         self.write();
     }
 }

@@ -1,0 +1,251 @@
+//! Promises about watched output (`--phase-on`): not a byte, an order, a terminal or a signal is another; and the edges are right.
+mod support;
+
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use support::{fresh_dir, lossy, memshim, python, root};
+
+const RULE: &str = "^Phase (\\w+)";
+
+/// `memshim run --phase-on RULE -- command…`
+fn watched(dir: &Path, rules: &[&str], command: &[&str]) -> Command {
+    let mut c = Command::new(memshim());
+    c.current_dir(dir).args(["run", "-q", "-o", "t.jsonl"]);
+    c.args(rules.iter().flat_map(|r| ["--phase-on", *r])).arg("--").args(command);
+    c
+}
+
+fn output(dir: &Path, rules: &[&str], command: &[&str]) -> Output {
+    watched(dir, rules, command).output().unwrap()
+}
+
+fn edges(dir: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(dir.join("t.jsonl.marks")).unwrap_or_default();
+    text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+}
+
+fn said(dir: &Path) -> Vec<(String, String)> {
+    let word = |v: &Value| v.as_str().unwrap().to_owned();
+    edges(dir).iter().map(|e| (word(&e["what"]), word(&e["name"]))).collect()
+}
+
+fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+    all.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect()
+}
+
+/// Kills what does not end in time.
+fn ends(mut child: Child, limit: Duration) -> i32 {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code().unwrap_or(-1);
+        }
+        if began.elapsed() > limit {
+            let _ = child.kill();
+            panic!("no end in {limit:?}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn every_byte_arrives_where_it_belongs() {
+    let dir = fresh_dir("output-bytes");
+    let bytes: Vec<u8> = (0..3_000_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    std::fs::write(dir.join("in"), &bytes).unwrap();
+    let o = output(&dir, &[RULE], &["sh", "-c", "cat in; echo Phase err >&2; echo; echo Phase out; printf 'Phase partial'; exit 5"]);
+    assert!(o.stdout == [&bytes[..], b"\nPhase out\nPhase partial"].concat(), "{} bytes", o.stdout.len());
+    assert_eq!((o.stderr, o.status.code()), (b"Phase err\n".to_vec(), Some(5)));
+    let mut names: Vec<String> = said(&dir).into_iter().map(|s| s.1).collect();
+    names.sort();
+    assert_eq!(names, ["err", "out", "partial"]);
+}
+
+#[test]
+fn stdout_and_stderr_that_are_one_pipe_keep_their_order() {
+    let dir = fresh_dir("output-order");
+    let (mut read, write) = std::io::pipe().unwrap();
+    let script = "i=0; while [ $i -lt 2000 ]; do echo out $i; echo Phase p$i >&2; i=$((i+1)); done";
+    let mut command = watched(&dir, &[RULE], &["sh", "-c", script]);
+    command.stdout(write.try_clone().unwrap()).stderr(write);
+    let child = command.spawn().unwrap();
+    drop(command);
+    let mut text = String::new();
+    read.read_to_string(&mut text).unwrap();
+    assert_eq!(ends(child, Duration::from_secs(20)), 0);
+    let want: String = (0..2000).map(|i| format!("out {i}\nPhase p{i}\n")).collect();
+    assert!(text == want);
+    assert_eq!(said(&dir), (0..2000).map(|i| ("next".to_owned(), format!("p{i}"))).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_file_is_written_by_the_program_itself() {
+    let dir = fresh_dir("output-file");
+    std::fs::write(dir.join("log"), "Phase before\n").unwrap();
+    let log = File::options().append(true).open(dir.join("log")).unwrap();
+    let script = "stat -L -c '%i %F' /proc/self/fd/1 /proc/self/fd/2 log; echo Phase one; echo Phase two >&2; sleep 0.1; printf 'Phase three'";
+    let mut command = watched(&dir, &[RULE], &["sh", "-c", script]);
+    command.stdout(log.try_clone().unwrap()).stderr(log);
+    assert_eq!(ends(command.spawn().unwrap(), Duration::from_secs(20)), 0);
+    let text = std::fs::read_to_string(dir.join("log")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines[1], lines[2]), (lines[3], lines[3]), "descriptors 1 and 2 are the file");
+    assert_eq!(lines[4..], ["Phase one", "Phase two", "Phase three"]);
+    assert_eq!(said(&dir), pairs(&[("next", "one"), ("next", "two"), ("next", "three")]));
+}
+
+#[test]
+fn rules_say_what_a_line_means_and_what_it_is_called() {
+    let dir = fresh_dir("output-rules");
+    let script = r"printf 'begin scf now\n  begin not\ncycle 1\rcycle 2\r\n\033[32mbegin\033[0m mp2\nfinished mp2\nfinished\nsaved x.chk\n'";
+    let rules = ["start:^begin (\\w+)", "cycle \\d+", "end:^finished *(\\w+)?", "mark:saved (.*)"];
+    output(&dir, &rules, &["sh", "-c", script]);
+    let want = [
+        ("begin", "scf"),
+        ("next", "cycle 1"),
+        ("next", "cycle 2"),
+        ("begin", "mp2"),
+        ("end", "mp2"),
+        ("end", ""),
+        ("mark", "x.chk"),
+    ];
+    assert_eq!(said(&dir), pairs(&want));
+    assert!(edges(&dir).iter().all(|e| e["source"] == "output"));
+}
+
+#[test]
+fn an_edge_has_the_time_at_which_its_line_was_printed() {
+    let Some(python) = python() else { return };
+    let dir = fresh_dir("output-times");
+    let script = "import sys, time\nfor i in range(5):\n  print('Phase', f'at{time.monotonic_ns()}', flush=True); time.sleep(0.05)";
+    let o = output(&dir, &[RULE], &[python.to_str().unwrap(), "-c", script]);
+    assert_eq!(o.status.code(), Some(0), "{}", lossy(&o.stderr));
+    let late: Vec<i64> =
+        edges(&dir).iter().map(|e| e["t"].as_i64().unwrap() - e["name"].as_str().unwrap()[2..].parse::<i64>().unwrap()).collect();
+    assert_eq!(late.len(), 5);
+    let mut sorted = late.clone();
+    sorted.sort();
+    assert!(sorted[0] > 0 && sorted[2] < 20_000_000, "nanoseconds late: {late:?}");
+}
+
+#[test]
+fn rules_come_from_the_environment_and_a_file_too() {
+    let dir = fresh_dir("output-config");
+    std::fs::write(dir.join("memshim.toml"), "phase_on = ['^C (\\w+)']\nmode = 'full'\n").unwrap();
+    let mut command = watched(&dir, &["^A (\\w+)"], &["sh", "-c", "echo A a; echo B b; echo C c; echo D d"]);
+    command.env("MEMSHIM_PHASE_ON", "(unclosed\n^B (\\w+)\n").env("MEMSHIM_CONFIG", "memshim.toml");
+    let o = command.output().unwrap();
+    assert_eq!(said(&dir), pairs(&[("next", "a"), ("next", "b"), ("next", "c")]));
+    assert!(lossy(&o.stderr).contains("MEMSHIM_PHASE_ON=(unclosed is not understood"), "{}", lossy(&o.stderr));
+    let header: Value = serde_json::from_str(std::fs::read_to_string(dir.join("t.jsonl")).unwrap().lines().next().unwrap()).unwrap();
+    assert_eq!(header["mode"], "full");
+    let wrong = output(&dir, &["("], &["true"]);
+    assert_eq!(wrong.status.code(), Some(125));
+    assert!(lossy(&wrong.stderr).contains("--phase-on"), "{}", lossy(&wrong.stderr));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_writer() {
+    let dir = fresh_dir("output-reader");
+    for (script, code) in [("exec yes Phase", 141), ("trap '' PIPE; while echo x 2>/dev/null; do :; done; exit 9", 9)] {
+        let mut child = watched(&dir, &[RULE], &["sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::with_capacity(16, child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(ends(child, Duration::from_secs(20)), code, "{script}");
+    }
+    // Also one who has been silent for long.
+    let mut child = watched(&dir, &[RULE], &["sh", "-c", "read go; echo x; echo y; exit 3"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    std::thread::sleep(Duration::from_millis(200));
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert_eq!(ends(child, Duration::from_secs(20)), 141, "already its first write fails");
+}
+
+#[test]
+fn a_daemon_goes_on_writing_when_the_program_has_ended() {
+    let dir = fresh_dir("output-daemon");
+    let began = Instant::now();
+    let script = "(sleep 0.7; echo Phase late) & echo Phase early";
+    let mut child = watched(&dir, &[RULE], &["sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut text = String::new();
+    let mut out = child.stdout.take().unwrap();
+    assert_eq!(ends(child, Duration::from_secs(20)), 0);
+    assert!(began.elapsed() < Duration::from_millis(650), "it does not wait for the daemon: {:?}", began.elapsed());
+    out.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "Phase early\nPhase late\n");
+    assert_eq!(said(&dir)[0], ("next".into(), "early".into()));
+}
+
+#[test]
+fn a_killed_memshim_takes_no_output_along() {
+    let dir = fresh_dir("output-killed");
+    let script = "echo first; read go; i=0; while [ $i -lt 50 ]; do echo Phase p$i; i=$((i+1)); done";
+    let mut child = watched(&dir, &[RULE], &["sh", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut stdin = child.stdin.take().unwrap();
+    let mut text = String::new();
+    out.read_line(&mut text).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    stdin.write_all(b"go\n").unwrap();
+    out.read_to_string(&mut text).unwrap();
+    assert_eq!(text.lines().count(), 51);
+    assert_eq!(said(&dir).len(), 50);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_said_as_ever() {
+    let dir = fresh_dir("output-none");
+    let o = output(&dir, &[RULE], &["no-such-program-here"]);
+    assert_eq!(o.status.code(), Some(127));
+    assert!(lossy(&o.stderr).contains("command not found") && o.stdout.is_empty());
+}
+
+/// What the driver says about one case on a terminal.
+fn terminal(case: &str) -> Option<(std::path::PathBuf, String)> {
+    let python = python()?;
+    let dir = fresh_dir(&format!("output-terminal-{case}"));
+    let driver = root().join("tests/programs/output_terminal.py");
+    let o = Command::new("timeout").args(["-s", "KILL", "60"]).arg(python).arg(driver).arg(memshim()).arg(dir.join("t.jsonl")).arg(case).output().unwrap();
+    assert!(o.status.success(), "{}", lossy(&o.stderr));
+    Some((dir, lossy(&o.stdout)))
+}
+
+#[test]
+fn a_terminal_stays_one_of_its_size_and_gets_the_same_bytes() {
+    let Some((dir, text)) = terminal("bytes") else { return };
+    let size = "os.terminal_size(columns=77, lines=31)";
+    let want = format!(
+        "b'True True True {size} {size}\\r\\nPhase one\\r\\nto stderr\\r\\na\\r\\tb\\x1b[1mc\\r\\n\\x00\\xff'\n0\n"
+    );
+    assert_eq!(text, want);
+    assert_eq!(said(&dir), pairs(&[("next", "one")]));
+}
+
+#[test]
+fn a_new_size_is_passed_on() {
+    let Some((_, text)) = terminal("size") else { return };
+    assert_eq!(text, "0\n");
+}
+
+#[test]
+fn keys_that_are_signals_reach_the_program() {
+    let Some((_, text)) = terminal("interrupt") else { return };
+    assert_eq!(text, "7\n");
+}
+
+#[test]
+fn raw_keys_asked_for_by_the_output_are_raw() {
+    let Some((_, text)) = terminal("raw") else { return };
+    assert_eq!(text, "echo False\nb\"key b'x'\"\nas before True\n0\n");
+}
+
+#[test]
+fn job_control_is_that_of_the_shell() {
+    let Some((_, text)) = terminal("jobs") else { return };
+    assert_eq!(text, "True\n0\n");
+}

@@ -1,0 +1,134 @@
+"""Runs `memshim run --phase-on` on a terminal, as a person would, and prints what came of it.
+
+usage: output_terminal.py MEMSHIM OUT CASE
+"""
+import fcntl, os, pty, re, select, signal, struct, sys, termios, time
+
+MEMSHIM, OUT, CASE = sys.argv[1:4]
+RUN = [MEMSHIM, "run", "-q", "-o", OUT, "--phase-on", "^Phase (\\w+)", "--"]
+
+
+class Screen:
+    """A process whose controlling terminal is ours."""
+
+    def __init__(self, command, size=(31, 77)):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            time.sleep(0.05)
+            os.execvp(command[0], command)
+        self.resize(size)
+        self.said = b""
+
+    def resize(self, size):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+
+    def until(self, words, limit=10):
+        end = time.time() + limit
+        while words not in self.said:
+            left = end - time.time()
+            if left <= 0 or not select.select([self.fd], [], [], left)[0]:
+                sys.exit(f"{words!r} did not come: {self.said!r}")
+            try:
+                piece = os.read(self.fd, 65536)
+            except OSError:
+                piece = b""
+            if not piece:
+                sys.exit(f"{words!r} did not come: {self.said!r}")
+            self.said += piece
+        before, _, self.said = self.said.partition(words)
+        return before + words
+
+    def rest(self):
+        try:
+            while piece := os.read(self.fd, 65536):
+                self.said += piece
+        except OSError:
+            pass
+        return self.said
+
+    def type(self, keys):
+        os.write(self.fd, keys)
+
+    def end(self):
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def program(text):
+    return RUN + [sys.executable, "-c", "import os, signal, sys, termios, time\n" + text]
+
+
+if CASE == "bytes":
+    s = Screen(program("""
+print(os.isatty(0), os.isatty(1), os.isatty(2), os.get_terminal_size(1), os.get_terminal_size(2))
+os.write(1, b'Phase one\\n'); os.write(2, b'to stderr\\n'); os.write(1, b'a\\r\\tb\\x1b[1mc\\n\\x00\\xff')
+"""))
+    print(s.rest())
+    print(s.end())
+elif CASE == "size":
+    s = Screen(program("""
+signal.signal(signal.SIGWINCH, lambda *_: print('size', *os.get_terminal_size(1), flush=True))
+print('ready', flush=True)
+sys.stdin.readline()
+"""))
+    s.until(b"ready")
+    s.resize((40, 123))
+    s.until(b"size 123 40")
+    s.type(b"\n")
+    s.rest()
+    print(s.end())
+elif CASE == "interrupt":
+    s = Screen(program("""
+print('ready', flush=True)
+try: time.sleep(20)
+except KeyboardInterrupt: print('goodbye', flush=True); sys.exit(7)
+"""))
+    s.until(b"ready")
+    s.type(b"\x03")
+    s.until(b"goodbye")
+    s.rest()
+    print(s.end())
+elif CASE == "raw":
+    # A full-screen program asks for raw keys by the descriptor it writes to.
+    s = Screen(program("""
+old = termios.tcgetattr(1)
+new = termios.tcgetattr(1)
+new[3] &= ~(termios.ECHO | termios.ICANON)
+termios.tcsetattr(1, termios.TCSANOW, new)
+print('ready', flush=True)
+print('key', os.read(0, 1), flush=True)
+termios.tcsetattr(1, termios.TCSANOW, old)
+print('restored', flush=True)
+time.sleep(0.2)
+"""))
+    before = termios.tcgetattr(s.fd)
+    s.until(b"ready")
+    print("echo", bool(termios.tcgetattr(s.fd)[3] & termios.ECHO))
+    s.type(b"x")
+    print(s.until(b"key b'x'").split(b"\r\n")[-1])
+    s.until(b"restored")
+    s.rest()
+    print("as before", termios.tcgetattr(s.fd)[:4] == before[:4])
+    print(s.end())
+elif CASE == "jobs":
+    s = Screen(["bash", "--norc", "--noprofile", "-i"])
+    s.type(b"PS1='$ '\n")
+    run = " ".join(RUN).replace("^Phase (\\w+)", "'^Phase (\\w+)'")
+    s.type(f"{run} sh -c 'echo rea''dy; sleep 30; echo over'\n".encode())
+    s.until(b"ready\r\n")
+    # A shell that is just starting a program by vfork does not stop, here as anywhere.
+    time.sleep(0.3)
+    s.type(b"\x1a")
+    s.until(b"Stopped")
+    s.type(b"jobs\n")
+    s.until(b"Stopped")
+    s.type(b"fg\n")
+    s.until(b"sleep 30")
+    time.sleep(0.3)
+    s.type(b"\x03")
+    s.type(b"echo code $?\n")
+    print(s.until(b"code 130"). endswith(b"code 130"))
+    s.type(b"exit\n")
+    s.rest()
+    print(s.end())
+else:
+    sys.exit("no such case")
