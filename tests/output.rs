@@ -133,6 +133,32 @@ fn an_edge_has_the_time_at_which_its_line_was_printed() {
 }
 
 #[test]
+fn phases_of_lines_have_their_bytes() {
+    let dir = fresh_dir("output-phases");
+    let program = support::build("printed.c", "printed", &[]);
+    let rules = ["--phase-on", "start:begin (\\w+)", "--phase-on", "end:done (\\w+)", "--phase-on", "^step"];
+    let o = Command::new(memshim()).current_dir(&dir).args(["run", "-q", "--mode", "full", "--interval", "2ms"]).args(rules).arg("--").arg(program).output().unwrap();
+    assert_eq!(o.status.code(), Some(0), "{}", lossy(&o.stderr));
+    let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).unwrap()).unwrap();
+    let phases: Vec<_> = report["runs"][0]["phases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| {
+            let path: Vec<&str> = p["path"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
+            let n = |key: &str| p[key].as_i64().unwrap();
+            (path.join("/"), p["source"].as_str().unwrap(), n("count"), n("heap_persistent_bytes"), n("heap_transient_bytes"))
+        })
+        .collect();
+    let want = [
+        ("setup".to_owned(), "output", 1, 3_002_000, 4_999_000),
+        ("setup/step".to_owned(), "output", 2, 2_000, 4_999_000),
+        ("finish".to_owned(), "output", 1, -3_002_000, 0),
+    ];
+    assert_eq!(phases, want);
+}
+
+#[test]
 fn rules_come_from_the_environment_and_a_file_too() {
     let dir = fresh_dir("output-config");
     std::fs::write(dir.join("memshim.toml"), "phase_on = ['^C (\\w+)']\nmode = 'full'\n").unwrap();
@@ -189,6 +215,8 @@ fn a_killed_memshim_takes_no_output_along() {
     let mut stdin = child.stdin.take().unwrap();
     let mut text = String::new();
     out.read_line(&mut text).unwrap();
+    // It has told the relay by now whom it started.
+    std::thread::sleep(Duration::from_millis(200));
     child.kill().unwrap();
     child.wait().unwrap();
     stdin.write_all(b"go\n").unwrap();

@@ -11,6 +11,7 @@ use super::gpu::{Gpu, GpuEnd};
 use super::heap::{self, Heap, HeapEnd};
 use super::kinds::KindTable;
 use super::mapfeed::{MapFeed, MapsEnd};
+use super::outside::OutsideEdges;
 use super::phases::{Metric, PhaseBook, PhasesEnd};
 use super::python::{PythonEnd, PythonHeap};
 use super::sites::Instant;
@@ -41,8 +42,9 @@ pub struct Interest {
 /// See the module.
 pub struct Image {
     pub header: Header,
-    /// What the side file says of it.
-    pub marks: Facts,
+    /// What the side file says of it, but for edges.
+    marks: Facts,
+    edges: OutsideEdges,
     heap: Heap,
     counts: Counts,
     threads: ThreadBook,
@@ -108,6 +110,7 @@ pub struct Ended {
 /// An image, finished.
 pub struct ImageEnd {
     pub header: Header,
+    /// What the side file says of it, but for edges.
     pub marks: Facts,
     pub heap: HeapEnd,
     pub kinds: KindTable,
@@ -165,6 +168,7 @@ impl Image {
             end: Ended { last_t: Nanos(header.mono_ns), python_unread: header.python_known == Some(false), ..Ended::default() },
             header,
             marks: Facts::default(),
+            edges: OutsideEdges::default(),
         }
     }
 
@@ -178,6 +182,8 @@ impl Image {
         match line {
             Line::Ev(ev) => {
                 self.at(ev.t1);
+                self.edges.feed(ev.t1, &mut self.phases);
+                self.heap.expect(&mut self.phases.due);
                 // Fast mode's events are a sample: what threads did is in the exact counts of their lanes.
                 let mut nobody = ThreadBook::default();
                 let threads = if self.header.mode == "full" { &mut self.threads } else { &mut nobody };
@@ -416,10 +422,27 @@ impl Image {
         self.end.recovered = true;
     }
 
+    /// What was seen of it from outside; before any of its lines.
+    pub fn take_marks(&mut self, mut marks: Facts) {
+        self.edges = OutsideEdges::new(std::mem::take(&mut marks.edges));
+        if self.edges.last().is_some() {
+            self.phases.keep_levels();
+        }
+        self.marks = marks;
+    }
+
+    /// From `t` on it is of the process's next image.
+    pub fn cut_marks_at(&mut self, t: u64) {
+        self.marks.cut_at(t);
+        self.edges.cut_at(t);
+    }
+
     /// The lines are all read.
     pub fn finish(mut self) -> ImageEnd {
         let doubled = self.heap.doubled;
-        self.phases.close_open(self.end.last_t.0);
+        let last = self.edges.last().max(Some(self.end.last_t.0)).unwrap_or(0);
+        self.edges.feed(u64::MAX, &mut self.phases);
+        self.phases.close_open(last);
         self.heap.expect(&mut self.phases.due);
         let mut nobody = ThreadBook::default();
         let threads = if self.header.mode == "full" { &mut self.threads } else { &mut nobody };

@@ -102,13 +102,13 @@ impl Images<'_> {
                 let earlier = self.all.iter_mut().filter(|i| (i.header.pid, i.header.start_ticks) == (header.pid, header.start_ticks));
                 let mut first = true;
                 for image in earlier {
-                    image.marks.cut_at(header.mono_ns);
+                    image.cut_marks_at(header.mono_ns);
                     first = false;
                 }
                 let from = if first { 0 } else { header.mono_ns };
                 let marks = self.marks.map(|m| m.of(header.pid, header.start_ticks, from)).unwrap_or_default();
                 let mut image = Image::new(header, self.interest);
-                image.marks = marks;
+                image.take_marks(marks);
                 self.all.push(image);
                 Some(self.all.len() - 1)
             }

@@ -15,6 +15,7 @@ pub mod mapfeed;
 pub mod maps;
 pub mod merge;
 pub mod modules;
+pub mod outside;
 pub mod phases;
 pub mod python;
 pub mod sites;

@@ -143,6 +143,8 @@ pub struct PhaseBook {
     /// Latest note in order.
     in_order: [u64; METRICS],
     snapshots: BTreeMap<u64, Value>,
+    /// Edges will be told of later than levels.
+    late_edges: bool,
     left_out: u64,
     unknown: u64,
     /// Ends without a begin.
@@ -237,6 +239,11 @@ impl PhaseBook {
                 }
             }
         }
+    }
+
+    /// Edges from outside may come: levels before the first one are needed.
+    pub fn keep_levels(&mut self) {
+        self.late_edges = true;
     }
 
     /// An edge from outside, of which only the time is known; its phases nest by source.
@@ -365,7 +372,7 @@ impl PhaseBook {
     pub fn note_most(&mut self, metric: Metric, t: u64, level: i64, most: i64) {
         let levels = &mut self.levels[metric as usize];
         levels.note_most(t, level, most);
-        if self.edges.is_empty() {
+        if self.edges.is_empty() && !self.late_edges {
             levels.forget_old();
         }
     }

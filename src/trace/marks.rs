@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+use memshim_format::phase::SOURCES;
+pub use memshim_format::phase::Source;
 use serde::{Deserialize, Serialize};
 
 use super::family::{self, Member};
@@ -21,15 +23,6 @@ pub enum What {
     End,
     /// Ends what is open of this source and begins this one.
     Next,
-    Mark,
-}
-
-/// Who says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// A line that the program printed.
-    Output,
-    /// Somebody outside (`memshim mark`).
     Mark,
 }
 
@@ -203,11 +196,7 @@ impl Marks {
 fn fact(line: Line, t: u64) -> Option<Fact> {
     Some(match line {
         Line::Edge { what, name, source } => {
-            let source = match &*source {
-                "output" => Source::Output,
-                "mark" => Source::Mark,
-                _ => return None,
-            };
+            let source = [Source::Output, Source::Mark].into_iter().find(|s| SOURCES[*s as usize] == source)?;
             Fact::Edge(Edge { t, what, name: name.0, source })
         }
         Line::Compile { by, function, signature, ns, why } => Fact::Compile(Compile {

@@ -117,8 +117,12 @@ fn work(channels: Vec<Channel>, orders: UnixStream, watch: &Watch) -> ! {
         workers.push(Worker { wake, through, thread: std::thread::spawn(move || channel.run(scan, orders)) });
     }
     obey(orders, &book, &workers);
+    workers.iter().for_each(Worker::wake);
+    while !workers.iter().all(Worker::is_over) {
+        lock(&book).look();
+        std::thread::sleep(WRITE_EVERY);
+    }
     for worker in workers {
-        worker.wake();
         let _ = worker.thread.join();
     }
     lock(&book).write();
@@ -160,8 +164,11 @@ fn obey(orders: UnixStream, book: &Mutex<Book>, workers: &[Worker]) {
                 book.write();
                 continue;
             }
-            // Whoever started us was killed.
-            _ => return ENDED.store(true, SeqCst),
+            // Whoever started us was killed, and will not say where the trace is.
+            _ => {
+                lock(book).look_now();
+                return ENDED.store(true, SeqCst);
+            }
         }
         let text = line.trim_ascii_end();
         if let Some(numbers) = text.strip_prefix(b"started ") {

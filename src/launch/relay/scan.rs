@@ -60,6 +60,11 @@ impl Book {
         }
     }
 
+    pub fn look_now(&mut self) {
+        self.next_look = None;
+        self.look();
+    }
+
     /// Writes what waits, where the trace of the target can be found by now.
     pub fn write(&mut self) {
         if self.waiting.is_empty() {

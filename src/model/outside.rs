@@ -1,0 +1,109 @@
+//! Edges from outside on their way to the phases: in their order, each before the heap's replay has gone past it, and nested.
+//!
+//! What one printed or was told is one sequence: an end ends what was begun inside of it too, and *next* ends what the last *next* began.
+//! So `start:` and `end:` can stand around the steps of a plain rule.
+
+use std::collections::{HashMap, VecDeque};
+
+use memshim_format::phase::SOURCES;
+
+use super::phases::PhaseBook;
+use crate::trace::marks::{Edge, What};
+use crate::trace::phase;
+
+/// A phase begun and not ended.
+struct Open {
+    name: String,
+    by_next: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct OutsideEdges {
+    waiting: VecDeque<Edge>,
+    open: HashMap<u8, Vec<Open>>,
+}
+
+impl OutsideEdges {
+    /// In the order of their times.
+    pub fn new(edges: Vec<Edge>) -> Self {
+        Self { waiting: edges.into(), open: HashMap::new() }
+    }
+
+    /// Those from `t` on are of another image.
+    pub fn cut_at(&mut self, t: u64) {
+        self.waiting.retain(|e| e.t < t);
+    }
+
+    /// Time of the last.
+    pub fn last(&self) -> Option<u64> {
+        self.waiting.back().map(|e| e.t)
+    }
+
+    /// Hands on what was up to `t`.
+    pub fn feed(&mut self, t: u64, book: &mut PhaseBook) {
+        while self.waiting.front().is_some_and(|e| e.t <= t) {
+            if let Some(edge) = self.waiting.pop_front() {
+                self.edge(&edge, book);
+            }
+        }
+    }
+
+    fn edge(&mut self, edge: &Edge, book: &mut PhaseBook) {
+        let source = SOURCES[edge.source as usize];
+        let mut say = |what: phase::What, name: &str| book.outside(edge.t, what, source, name);
+        let open = self.open.entry(edge.source as u8).or_default();
+        let from = match edge.what {
+            What::Mark => return say(phase::What::Mark, &edge.name),
+            What::Begin => None,
+            What::Next => open.iter().rposition(|o| o.by_next),
+            What::End => {
+                let at = open.iter().rposition(|o| edge.name.is_empty() || o.name == edge.name);
+                if at.is_none() {
+                    // It is counted there.
+                    say(phase::What::End, &edge.name);
+                }
+                at
+            }
+        };
+        for ended in from.map(|at| open.split_off(at)).into_iter().flatten().rev() {
+            say(phase::What::End, &ended.name);
+        }
+        if edge.what != What::End {
+            say(phase::What::Begin, &edge.name);
+            open.push(Open { name: edge.name.clone(), by_next: edge.what == What::Next });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::marks::Source;
+
+    #[test]
+    fn steps_go_on_inside_of_what_is_around_them_and_end_with_it() {
+        let edge = |t, what, name: &str| Edge { t, what, name: name.into(), source: Source::Output };
+        let mut edges = OutsideEdges::new(vec![
+            edge(1, What::Begin, "scf"),
+            edge(2, What::Next, "cycle"),
+            edge(3, What::Next, "cycle"),
+            edge(4, What::Mark, "saved"),
+            edge(5, What::End, "scf"),
+            edge(6, What::End, ""),
+            edge(7, What::Next, "mp2"),
+            edge(9, What::Next, "late"),
+        ]);
+        let mut book = PhaseBook::default();
+        edges.feed(8, &mut book);
+        edges.cut_at(9);
+        assert_eq!(edges.last(), None);
+        book.close_open(8);
+        let end = book.finish(Vec::new());
+        let t = |e: u32| end.edges[e as usize].t;
+        let all: Vec<_> = end.instances.iter().map(|i| (end.paths[i.path as usize].names.join("/"), t(i.begin), t(i.end), i.ended)).collect();
+        let want = [("scf", 1, 5, true), ("scf/cycle", 2, 3, true), ("scf/cycle", 3, 5, true), ("mp2", 7, 8, false)];
+        assert_eq!(all, want.map(|(n, a, b, e)| (n.to_owned(), a, b, e)));
+        assert_eq!((end.marks.len(), end.unmatched), (1, 1));
+    }
+}

@@ -1,0 +1,43 @@
+/* Says what it is about to do, waits until whoever reads has seen it, does it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void say(const char *line)
+{
+    static char buffer[256];
+    /* Heap events are placed in time by the writer's looks at them, 2 ms apart here. */
+    usleep(50000);
+    int n = snprintf(buffer, sizeof buffer, "%s\n", line);
+    if (write(1, buffer, n) != n) _exit(1);
+    usleep(100000);
+}
+
+static char *touched(size_t n)
+{
+    char *p = malloc(n);
+    memset(p, 1, n);
+    return p;
+}
+
+int main(void)
+{
+    say("begin setup");
+    char *kept = touched(3000000);
+    say("step 1");
+    char *a = touched(2000000);
+    free(a);
+    char *b = touched(1000);
+    say("step 2");
+    a = touched(5000000);
+    free(a);
+    char *c = touched(1000);
+    say("done setup");
+    say("begin finish");
+    free(kept);
+    free(b);
+    free(c);
+    say("done finish");
+    return 0;
+}
