@@ -16,10 +16,12 @@ const UNACCOUNTED: f64 = 0.30;
 /// Shorter runs have no hot phases.
 const LONG_S: f64 = 0.5;
 const HOT_PHASES: usize = 3;
+/// Less spent on compiling a function anew is not worth padding its shapes.
+const RECOMPILED_S: f64 = 0.1;
 
 /// Everything there is to say, most to gain first.
 pub fn advice(run: &Run) -> Vec<Advice> {
-    let mut all: Vec<Advice> = hot_phases(run).chain(leaks(run)).chain(held_across(run)).chain(hot_owner(run)).chain(slack(run)).collect();
+    let mut all: Vec<Advice> = hot_phases(run).chain(leaks(run)).chain(held_across(run)).chain(hot_owner(run)).chain(slack(run)).chain(recompiled(run)).collect();
     all.extend(run.gpu.iter().flat_map(|g| &g.advice).map(|a| Advice {
         what: a.what.clone(),
         evidence: a.evidence.clone(),
@@ -67,6 +69,20 @@ fn leaks(run: &Run) -> impl Iterator<Item = Advice> {
             ),
             gain_bytes: Some(Bytes(steps.growth_total_bytes.max(0.0) as u64)),
             gain_s: None,
+        })
+    })
+}
+
+/// Functions that were compiled again and again, for other shapes.
+fn recompiled(run: &Run) -> impl Iterator<Item = Advice> {
+    run.compiles.iter().filter_map(|c| {
+        let gain_s = c.wall_s? * c.recompiles as f64 / c.count.max(1) as f64;
+        let changed = c.signatures.iter().rev().find_map(|s| s.changed.first().or(s.why.as_ref()));
+        (c.recompiles > 0 && gain_s >= RECOMPILED_S).then(|| Advice {
+            what: format!("`{}` was compiled {} times by {}", c.function, count(c.count), c.by),
+            evidence: format!("{:.3} s in all{}", c.wall_s.unwrap_or(0.0), changed.map(|w| format!("; the last time for {w}")).unwrap_or_default()),
+            gain_bytes: None,
+            gain_s: Some(gain_s),
         })
     })
 }

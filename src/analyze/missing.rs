@@ -90,6 +90,12 @@ pub fn of_file(file: &Loaded) -> Vec<Missing> {
     add("compressed frames", d.frames, "damaged or cut off".into());
     add("lines", file.homeless, "of a process of which there is no header".into());
     add("rest of the file", d.error.is_some() as u64, d.error.clone().unwrap_or_default());
+    if let Some((d, lost)) = &file.side {
+        add("lines of the side file", d.lines + d.torn_tail as u64, "they can't be read".into());
+        add("lines of the side file", d.unknown_types, "of a type this version does not know".into());
+        add("rest of the side file", d.error.is_some() as u64, d.error.clone().unwrap_or_default());
+        add("facts of the output", *lost, "more lines fit the rules than are kept".into());
+    }
     for problem in &file.spool_problems {
         add("spool", 1, problem.clone());
     }

@@ -1,8 +1,10 @@
 //! From model to answer: one question a file, and the report that holds the answers. [`analyze`] is the way in.
 
 pub mod advice;
+pub mod artifacts;
 pub mod auto;
 pub mod clock;
+pub mod compiles;
 pub mod cpu;
 pub mod ending;
 pub mod gpu;

@@ -10,9 +10,11 @@ use serde::Serialize;
 use crate::model::units::Bytes;
 
 mod gpu;
+mod outside;
 mod phases;
 mod sites;
 pub use gpu::*;
+pub use outside::*;
 pub use phases::*;
 pub use sites::*;
 
@@ -69,6 +71,10 @@ pub struct Run {
     /// In the order in which they began first.
     pub phases: Vec<Phase>,
     pub marks: Vec<Mark>,
+    /// What compilers said in the output (`memshim run --compiles`), what took longest first.
+    pub compiles: Vec<Compile>,
+    /// Files written under `--artifacts`, in the order of their last writes.
+    pub artifacts: Vec<Artifact>,
     /// What could need less; most to gain first.
     pub advice: Vec<Advice>,
     /// By bytes allocated, most first; at most [`THREADS_SHOWN`].

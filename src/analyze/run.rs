@@ -5,7 +5,7 @@ use super::clock::rfc3339;
 use super::ending::ending;
 use super::report::{Children, Mode, Run, SAMPLES_SHOWN, Sample, THREADS_SHOWN, Thread};
 use super::stacks::{FrameTable, Names};
-use super::{auto, cpu, gpu, heap, maps, missing, phases, python, rss, sites};
+use super::{artifacts, auto, compiles, cpu, gpu, heap, maps, missing, phases, python, rss, sites};
 use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
 use crate::model::units::{Bytes, Nanos};
@@ -79,8 +79,10 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
             count: seen.child_count,
             rusage_maxrss_bytes: seen.children_usage.as_ref().and_then(|u| u.get("maxrss")).and_then(Value::as_u64).map(Bytes),
         },
-        phases,
         marks: phases::marks(&image),
+        compiles: compiles::compiles(&image),
+        artifacts: artifacts::artifacts(&image, &phases),
+        phases,
         advice: Vec::new(),
         threads: threads(&image),
         threads_total: image.threads_total,

@@ -3,6 +3,7 @@
 use super::value;
 use crate::launch::pattern;
 use super::config::Config;
+use crate::launch::artifacts::Glob;
 use crate::launch::relay::Watch;
 use crate::launch::rules::{Rule, Rules};
 use crate::launch::target::{self, Outcome, Plan};
@@ -23,6 +24,7 @@ EXAMPLES
   memshim run --phase-py 'scf.hf:SCF.kernel' -- python run.py    each call of that method a phase
   memshim run --phase-on '^(SCF|MP2|CCSD)' -- python calc.py     what it prints begins its phases
   memshim run --phase-on 'start:begin (\\w+)' --phase-on 'end:done (\\w+)' -- ./solver
+  memshim run --artifacts 'dump/**/*.mlir' -- python qpe.py      which files were written, when, in which phase
   JAX_LOG_COMPILES=1 memshim run --compiles -- python fit.py     which functions were compiled, how often, for what
 
 PATTERN may hold %h host, %p pid, %e program, %j job id, %r rank, %t start time; a folder gets the default name.
@@ -93,6 +95,10 @@ pub struct Run {
     #[arg(long)]
     compiles: bool,
 
+    /// Note the files that are written here while the program runs: a folder, or a pattern with *, ? and ** (`analyze`: FILES)
+    #[arg(long, value_name = "GLOB")]
+    artifacts: Vec<OsString>,
+
     /// Say nothing at the end
     #[arg(short, long)]
     quiet: bool,
@@ -138,6 +144,7 @@ impl Run {
             variables: config.completed(self.variables()),
             library: preload::find_library()?,
             watch: self.watch(&config),
+            artifacts: self.artifacts(&config)?,
             argv: self.command,
         };
         match target::run(&plan) {
@@ -178,6 +185,12 @@ impl Run {
             }
         }
         Watch { rules: Rules(rules), compiles: self.compiles || config.compiles }
+    }
+
+    fn artifacts(&self, config: &Config) -> anyhow::Result<Vec<Glob>> {
+        let here = std::env::current_dir()?;
+        let all = self.artifacts.iter().cloned().chain(config.artifacts.iter().map(OsString::from));
+        all.map(|g| Glob::new(&g, &here).map_err(|e| anyhow::anyhow!("--artifacts {}: {e}", g.display()))).collect()
     }
 
     /// Variables for the shim, in forms that need no unit table to read: bytes, and whole microseconds.

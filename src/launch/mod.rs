@@ -3,6 +3,7 @@
 //! The promise: a target started here sees the descriptors, signal dispositions, process group, terminal and environment it would
 //! have had from its real parent, plus `LD_PRELOAD` and the `MEMSHIM_*` variables. Not for: reading traces (`trace`), text (`cli`, `output`).
 
+pub mod artifacts;
 pub mod bystander;
 pub mod capabilities;
 pub mod cgroup;

@@ -1,12 +1,13 @@
 //! One target from start to end: spawn, watch, find its trace, write what was seen from outside.
 
+use super::artifacts::{Artifacts, Glob, Listening};
 use super::bystander::Bystander;
 use super::cgroup::{Cgroup, Reading};
 use super::claim::{self, Claim};
 use super::elf::Program;
 use super::pattern::{self, Names};
 use super::relay::{Relay, Watch};
-use super::side::Whose;
+use super::side::{SideFile, Whose};
 use super::signals::Signals;
 use super::watch::{self, Ended, Seen};
 use super::{job, outside, preload, proc, spawn};
@@ -31,6 +32,8 @@ pub struct Plan {
     pub library: PathBuf,
     /// What of its output is looked for.
     pub watch: Watch,
+    /// Files that are noted when they are written.
+    pub artifacts: Vec<Glob>,
 }
 
 /// What came of it.
@@ -85,6 +88,10 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
         eprintln!("memshim: cannot stand between the program and its output: {e}; it runs unwatched");
         None
     });
+    let mut artifacts = (!plan.artifacts.is_empty()).then(|| Artifacts::watch(plan.artifacts.clone(), &out)).transpose().unwrap_or_else(|e| {
+        eprintln!("memshim: cannot watch files: {e}; none will be noted");
+        None
+    });
     // Reaped at the very end: what was waited for counts in our rusage.
     let mut bystander = Bystander::start();
     let names = Names::of_child(0, &plan.argv[0], &job::real_environment);
@@ -116,6 +123,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     if why_unrecorded(plan, &env).is_some() {
         claim.release();
     }
+    let mut listening = None;
     let seen = watch::until_end(&mut child, bystander.as_mut(), || {
         start_ticks = proc::stat(pid).map(|s| s.start_ticks);
         let candidates = candidates.clone();
@@ -124,9 +132,11 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
         if let Some(relay) = &mut relay {
             relay.started(Whose { pid, start_ticks: start_ticks.unwrap_or(0) });
         }
+        listening = artifacts.take().and_then(Artifacts::listen);
         signals.listen()
     });
     over.store(true, Relaxed);
+    let written = listening.map(Listening::finish).unwrap_or_default();
 
     if let Some(relay) = &mut relay {
         relay.drain();
@@ -137,8 +147,15 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     // The target itself may have left none and its children may have: theirs is then the run's.
     let of_run = |p: &PathBuf| !claim.joined && outside::header(p).is_some_and(|h| h["mono_ns"].as_u64().is_some_and(|t| t >= began));
     let trace = trace.or_else(|| candidates().into_iter().find(of_run));
+    let first = trace.as_ref().map(|t| family::first_of(t).unwrap_or_else(|| t.clone()));
     if let Some(relay) = relay {
-        relay.finish(trace.as_ref().map(|t| family::first_of(t).unwrap_or_else(|| t.clone())).as_deref());
+        relay.finish(first.as_deref());
+    }
+    if let Some(first) = first.as_deref().filter(|_| !written.is_empty()) {
+        let whose = Whose { pid, start_ticks: start_ticks.unwrap_or(0) };
+        if let Err(e) = SideFile::beside(first).and_then(|mut f| f.append(whose, written)) {
+            eprintln!("memshim: cannot note the files beside {}: {e}", first.display());
+        }
     }
     let trouble = trace.as_deref().and_then(|t| finish(t, &line).err()).map(|e| e.to_string());
     let trace = trace.map(|t| shortest(&t)).ok_or_else(|| why_no_trace(plan, &env));

@@ -4,6 +4,7 @@
 mod advice;
 mod gpu;
 mod memory;
+mod outside;
 mod phases;
 mod processes;
 mod sites;
@@ -44,6 +45,8 @@ pub fn render(report: &Report, style: &Style) -> String {
         head(&mut page, run);
         memory::all(&mut page, run);
         phases::all(&mut page, run);
+        outside::compiles(&mut page, run);
+        outside::artifacts(&mut page, run);
         sites::owners(&mut page, run);
         gpu::all(&mut page, run);
         let chart = timeline::draw(&run.samples, run.wall_s, page.width - MARGIN);

@@ -108,6 +108,8 @@ enum Line {
         #[serde(default)]
         deleted: bool,
     },
+    /// So many facts were left out.
+    Lost { n: u64 },
     #[serde(other)]
     Unknown,
 }
@@ -134,6 +136,8 @@ pub struct Marks {
     /// By process number, in the order of their times.
     of: HashMap<u32, Vec<(Stamp, Fact)>>,
     pub damage: Damage,
+    /// Facts that were left out when they were too many.
+    pub lost: u64,
 }
 
 impl Marks {
@@ -158,6 +162,7 @@ impl Marks {
             let parsed = serde_json::from_slice::<Line>(raw.bytes).and_then(|line| Ok((line, serde_json::from_slice::<Stamp>(raw.bytes))));
             match parsed {
                 Ok((Line::Unknown, _)) => self.damage.unknown_types += 1,
+                Ok((Line::Lost { n }, _)) => self.lost = self.lost.saturating_add(n),
                 Ok((line, Ok(stamp))) => match fact(line, stamp.t) {
                     Some(fact) => self.of.entry(stamp.pid).or_default().push((stamp, fact)),
                     None => self.damage.unknown_types += 1,
@@ -208,7 +213,7 @@ fn fact(line: Line, t: u64) -> Option<Fact> {
             why: why.map(|w| w.0),
         }),
         Line::Artifact { path, bytes, lines, deleted } => Fact::Artifact(Artifact { t, path: path.0, bytes, lines, deleted }),
-        Line::Unknown => return None,
+        Line::Lost { .. } | Line::Unknown => return None,
     })
 }
 

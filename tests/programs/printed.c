@@ -35,9 +35,9 @@ int main(void)
     char *c = touched(1000);
     say("done setup");
     say("begin finish");
-    free(kept);
     free(b);
     free(c);
+    free(kept);
     say("done finish");
     return 0;
 }

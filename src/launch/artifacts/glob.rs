@@ -1,0 +1,106 @@
+//! Which files: a path with `*`, `?`, `[…]` and `**`, or a folder with all that is in it.
+
+use regex::bytes::Regex;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// An absolute pattern.
+#[derive(Debug, Clone)]
+pub struct Glob {
+    /// The folder below which all that fits lies.
+    pub base: PathBuf,
+    regex: Regex,
+}
+
+impl Glob {
+    /// Of `text`, relative to `here`.
+    pub fn new(text: &OsStr, here: &Path) -> Result<Glob, String> {
+        let absolute = here.join(text);
+        let is_plain = |p: &Path| !p.as_os_str().as_bytes().iter().any(|c| b"*?[".contains(c));
+        let base: PathBuf = absolute.components().take_while(|c| is_plain(c.as_ref())).collect();
+        let plain = is_plain(&absolute);
+        let pattern = normal(&absolute);
+        // A plain name is a file, or a folder with all that is in it.
+        let tail = if plain { "(?:/.*)?" } else { "" };
+        let regex = format!("(?s-u)^{}{tail}$", expression(pattern.as_os_str().as_bytes())?);
+        let base = if plain { absolute.parent().filter(|_| !absolute.is_dir()).unwrap_or(&absolute).to_path_buf() } else { base };
+        Ok(Glob { base: normal(&base), regex: Regex::new(&regex).map_err(|e| e.to_string())? })
+    }
+
+    pub fn fits(&self, path: &Path) -> bool {
+        self.regex.is_match(path.as_os_str().as_bytes())
+    }
+}
+
+/// Without `.` and with `..` taken back, as far as names alone say.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for c in path.components() {
+        match c {
+            std::path::Component::ParentDir => drop(out.pop()),
+            std::path::Component::CurDir => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn expression(glob: &[u8]) -> Result<String, String> {
+    let mut out = String::new();
+    let mut rest = glob;
+    while let [c, after @ ..] = rest {
+        rest = after;
+        match c {
+            b'*' if rest.starts_with(b"*/") => {
+                out += "(?:.*/)?";
+                rest = &rest[2..];
+            }
+            b'*' if rest.starts_with(b"*") => {
+                out += ".*";
+                rest = &rest[1..];
+            }
+            b'*' => out += "[^/]*",
+            b'?' => out += "[^/]",
+            b'[' => {
+                let end = rest.iter().skip(1).position(|&c| c == b']').ok_or("a `[` without its `]`")? + 1;
+                let (class, after) = rest.split_at(end);
+                let (not, class) = class.strip_prefix(b"!").map_or(("", class), |c| ("^", c));
+                out += &format!("[{not}{}]", class.iter().map(|&c| in_class(c)).collect::<String>());
+                rest = &after[1..];
+            }
+            c => out += &format!("\\x{c:02x}"),
+        }
+    }
+    Ok(out)
+}
+
+fn in_class(c: u8) -> String {
+    if c == b'-' { "-".into() } else { format!("\\x{c:02x}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fits(glob: &str, path: &str) -> bool {
+        Glob::new(OsStr::new(glob), Path::new("/w")).unwrap().fits(Path::new(path))
+    }
+
+    #[test]
+    fn stars_stop_at_slashes_and_double_stars_do_not() {
+        assert!(fits("out/*.ll", "/w/out/a.ll") && !fits("out/*.ll", "/w/out/x/a.ll") && !fits("out/*.ll", "/w/out/a.llx"));
+        assert!(fits("out/**/*.ll", "/w/out/a.ll") && fits("out/**/*.ll", "/w/out/x/y/a.ll"));
+        assert!(fits("/abs/**", "/abs/a/b") && !fits("/abs/**", "/abc/a"));
+        assert!(fits("./o?t/../q[0-9!].é", "/w/q3.é") && fits("q[!a]", "/w/qb") && !fits("q[!a]", "/w/qa"));
+        assert!(fits("a.b", "/w/a.b") && !fits("a.b", "/w/axb"));
+        assert!(Glob::new(OsStr::new("a["), Path::new("/w")).is_err());
+    }
+
+    #[test]
+    fn a_folder_is_all_that_is_in_it() {
+        assert!(fits("out", "/w/out/a/b") && fits("out/", "/w/out/a") && !fits("out", "/w/outer"));
+        let base = |g: &str| Glob::new(OsStr::new(g), Path::new("/w")).unwrap().base;
+        assert_eq!((base("out/x*/y"), base("**/*.ll"), base("no-such")), ("/w/out".into(), "/w".into(), "/w".into()));
+    }
+}
