@@ -33,7 +33,10 @@ fn a_real_jax_program_compiles_for_three_shapes() {
     let three = of("three_shapes");
     assert_eq!((&three["count"], &three["recompiles"], &three["by"]), (&json!(3), &json!(2), &json!("jax")));
     let shapes: Vec<&Value> = three["signatures"].as_array().unwrap().iter().map(|s| &s["arguments"]).collect();
-    assert_eq!(shapes, [&json!(["float32[3,2]", "float32[]"]), &json!(["float32[5,2]", "float32[]"]), &json!(["float32[7,2]", "float32[]"])]);
+    assert_eq!(
+        shapes,
+        [&json!(["float32[3,2]", "float32[]"]), &json!(["float32[5,2]", "float32[]"]), &json!(["float32[7,2]", "float32[]"])]
+    );
     let changed: Vec<&Value> = three["signatures"].as_array().unwrap().iter().map(|s| &s["changed"]).collect();
     let arrow = |a: u32, b: u32| json!([format!("argument 0: float32[{a},2] → float32[{b},2]")]);
     assert_eq!(changed, [&json!([]), &arrow(3, 5), &arrow(5, 7)]);
@@ -59,7 +62,8 @@ fn notices_of_other_compilers_are_told_apart() {
     assert!(run(&dir, &["--compiles"], &["sh", "-c", "cat log >&2"]).output().unwrap().status.success());
     let report = report(&dir);
     let all = report["runs"][0]["compiles"].as_array().unwrap();
-    let short: Vec<_> = all.iter().map(|c| (c["by"].as_str().unwrap(), c["function"].as_str().unwrap(), c["recompiles"].as_u64().unwrap())).collect();
+    let short: Vec<_> =
+        all.iter().map(|c| (c["by"].as_str().unwrap(), c["function"].as_str().unwrap(), c["recompiles"].as_u64().unwrap())).collect();
     assert_eq!(short, [("triton", "matmul", 0), ("numba", "model.step", 0), ("torch", "forward (model.py:12)", 1)]);
     assert_eq!(all[2]["signatures"][0]["why"], "tensor 'x' size mismatch at index 0. expected 3, actual 5");
     assert_eq!(all[0]["signatures"][0]["arguments"], json!(["512", "'f32'"]));
@@ -100,9 +104,18 @@ fn files_written_are_counted_as_wc_counts_them() {
         of("dump/b.ll", "lower"),
     ];
     assert_eq!(all, want);
-    let screen = Command::new(memshim()).args(["analyze", "--no-color"]).arg(dir.join("trace.jsonl")).args(["--pid", &first["pid"].to_string()]).output().unwrap();
+    let screen = Command::new(memshim())
+        .args(["analyze", "--no-color"])
+        .arg(dir.join("trace.jsonl"))
+        .args(["--pid", &first["pid"].to_string()])
+        .output()
+        .unwrap();
     let screen = lossy(&screen.stdout);
     assert!(screen.contains("FILES     4 written") && screen.contains("dump/tmp.ll (gone)"), "{screen}");
     let wrong = run(&dir, &["--artifacts", "dump/["], &["true"]).output().unwrap();
-    assert!(wrong.status.code() == Some(125) && lossy(&wrong.stderr).contains("--artifacts dump/[: a `[` without its `]`"), "{}", lossy(&wrong.stderr));
+    assert!(
+        wrong.status.code() == Some(125) && lossy(&wrong.stderr).contains("--artifacts dump/[: a `[` without its `]`"),
+        "{}",
+        lossy(&wrong.stderr)
+    );
 }

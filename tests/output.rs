@@ -87,7 +87,8 @@ fn a_file_is_written_by_the_program_itself() {
     let dir = fresh_dir("output-file");
     std::fs::write(dir.join("log"), "Phase before\n").unwrap();
     let log = File::options().append(true).open(dir.join("log")).unwrap();
-    let script = "stat -L -c '%i %F' /proc/self/fd/1 /proc/self/fd/2 log; echo Phase one; echo Phase two >&2; sleep 0.1; printf 'Phase three'";
+    let script =
+        "stat -L -c '%i %F' /proc/self/fd/1 /proc/self/fd/2 log; echo Phase one; echo Phase two >&2; sleep 0.1; printf 'Phase three'";
     let mut command = watched(&dir, &[RULE], &["sh", "-c", script]);
     command.stdout(log.try_clone().unwrap()).stderr(log);
     assert_eq!(ends(command.spawn().unwrap(), Duration::from_secs(20)), 0);
@@ -101,18 +102,12 @@ fn a_file_is_written_by_the_program_itself() {
 #[test]
 fn rules_say_what_a_line_means_and_what_it_is_called() {
     let dir = fresh_dir("output-rules");
-    let script = r"printf 'begin scf now\n  begin not\ncycle 1\rcycle 2\r\n\033[32mbegin\033[0m mp2\nfinished mp2\nfinished\nsaved x.chk\n'";
+    let script =
+        r"printf 'begin scf now\n  begin not\ncycle 1\rcycle 2\r\n\033[32mbegin\033[0m mp2\nfinished mp2\nfinished\nsaved x.chk\n'";
     let rules = ["start:^begin (\\w+)", "cycle \\d+", "end:^finished *(\\w+)?", "mark:saved (.*)"];
     output(&dir, &rules, &["sh", "-c", script]);
-    let want = [
-        ("begin", "scf"),
-        ("next", "cycle 1"),
-        ("next", "cycle 2"),
-        ("begin", "mp2"),
-        ("end", "mp2"),
-        ("end", ""),
-        ("mark", "x.chk"),
-    ];
+    let want =
+        [("begin", "scf"), ("next", "cycle 1"), ("next", "cycle 2"), ("begin", "mp2"), ("end", "mp2"), ("end", ""), ("mark", "x.chk")];
     assert_eq!(said(&dir), pairs(&want));
     assert!(edges(&dir).iter().all(|e| e["source"] == "output"));
 }
@@ -137,7 +132,14 @@ fn phases_of_lines_have_their_bytes() {
     let dir = fresh_dir("output-phases");
     let program = support::build("printed.c", "printed", &[]);
     let rules = ["--phase-on", "start:begin (\\w+)", "--phase-on", "end:done (\\w+)", "--phase-on", "^step"];
-    let o = Command::new(memshim()).current_dir(&dir).args(["run", "-q", "--mode", "full", "--interval", "2ms"]).args(rules).arg("--").arg(program).output().unwrap();
+    let o = Command::new(memshim())
+        .current_dir(&dir)
+        .args(["run", "-q", "--mode", "full", "--interval", "2ms"])
+        .args(rules)
+        .arg("--")
+        .arg(program)
+        .output()
+        .unwrap();
     assert_eq!(o.status.code(), Some(0), "{}", lossy(&o.stderr));
     let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).unwrap()).unwrap();
     let phases: Vec<_> = report["runs"][0]["phases"]
@@ -184,7 +186,11 @@ fn a_reader_that_goes_away_ends_the_writer() {
         assert_eq!(ends(child, Duration::from_secs(20)), code, "{script}");
     }
     // Also one who has been silent for long.
-    let mut child = watched(&dir, &[RULE], &["sh", "-c", "read go; echo x; echo y; exit 3"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = watched(&dir, &[RULE], &["sh", "-c", "read go; echo x; echo y; exit 3"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     std::thread::sleep(Duration::from_millis(200));
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
@@ -238,7 +244,15 @@ fn terminal(case: &str) -> Option<(std::path::PathBuf, String)> {
     let python = python()?;
     let dir = fresh_dir(&format!("output-terminal-{case}"));
     let driver = root().join("tests/programs/output_terminal.py");
-    let o = Command::new("timeout").args(["-s", "KILL", "60"]).arg(python).arg(driver).arg(memshim()).arg(dir.join("t.jsonl")).arg(case).output().unwrap();
+    let o = Command::new("timeout")
+        .args(["-s", "KILL", "60"])
+        .arg(python)
+        .arg(driver)
+        .arg(memshim())
+        .arg(dir.join("t.jsonl"))
+        .arg(case)
+        .output()
+        .unwrap();
     assert!(o.status.success(), "{}", lossy(&o.stderr));
     Some((dir, lossy(&o.stdout)))
 }
@@ -247,9 +261,7 @@ fn terminal(case: &str) -> Option<(std::path::PathBuf, String)> {
 fn a_terminal_stays_one_of_its_size_and_gets_the_same_bytes() {
     let Some((dir, text)) = terminal("bytes") else { return };
     let size = "os.terminal_size(columns=77, lines=31)";
-    let want = format!(
-        "b'True True True {size} {size}\\r\\nPhase one\\r\\nto stderr\\r\\na\\r\\tb\\x1b[1mc\\r\\n\\x00\\xff'\n0\n"
-    );
+    let want = format!("b'True True True {size} {size}\\r\\nPhase one\\r\\nto stderr\\r\\na\\r\\tb\\x1b[1mc\\r\\n\\x00\\xff'\n0\n");
     assert_eq!(text, want);
     assert_eq!(said(&dir), pairs(&[("next", "one")]));
 }

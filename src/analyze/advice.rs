@@ -21,7 +21,8 @@ const RECOMPILED_S: f64 = 0.1;
 
 /// Everything there is to say, most to gain first.
 pub fn advice(run: &Run) -> Vec<Advice> {
-    let mut all: Vec<Advice> = hot_phases(run).chain(leaks(run)).chain(held_across(run)).chain(hot_owner(run)).chain(slack(run)).chain(recompiled(run)).collect();
+    let mut all: Vec<Advice> =
+        hot_phases(run).chain(leaks(run)).chain(held_across(run)).chain(hot_owner(run)).chain(slack(run)).chain(recompiled(run)).collect();
     all.extend(run.gpu.iter().flat_map(|g| &g.advice).map(|a| Advice {
         what: a.what.clone(),
         evidence: a.evidence.clone(),
@@ -80,7 +81,11 @@ fn recompiled(run: &Run) -> impl Iterator<Item = Advice> {
         let changed = c.signatures.iter().rev().find_map(|s| s.changed.first().or(s.why.as_ref()));
         (c.recompiles > 0 && gain_s >= RECOMPILED_S).then(|| Advice {
             what: format!("`{}` was compiled {} times by {}", c.function, count(c.count), c.by),
-            evidence: format!("{:.3} s in all{}", c.wall_s.unwrap_or(0.0), changed.map(|w| format!("; the last time for {w}")).unwrap_or_default()),
+            evidence: format!(
+                "{:.3} s in all{}",
+                c.wall_s.unwrap_or(0.0),
+                changed.map(|w| format!("; the last time for {w}")).unwrap_or_default()
+            ),
             gain_bytes: None,
             gain_s: Some(gain_s),
         })

@@ -38,7 +38,8 @@ mod tests {
             spans: spans.to_vec(),
             ..Phase::default()
         };
-        let all = [phase(&["all"], 0.0, &[(0.0, 9.0)]), phase(&["all", "a"], 1.0, &[(1.0, 2.0), (5.0, 6.0)]), phase(&["b"], 5.5, &[(5.5, 7.0)])];
+        let all =
+            [phase(&["all"], 0.0, &[(0.0, 9.0)]), phase(&["all", "a"], 1.0, &[(1.0, 2.0), (5.0, 6.0)]), phase(&["b"], 5.5, &[(5.5, 7.0)])];
         let at = |t| phase_at(&all, t);
         assert_eq!((at(1.5), at(3.0), at(5.7), at(6.5)), (Some("a".into()), Some("all".into()), Some("a".into()), Some("b".into())));
         assert_eq!(at(9.0), None);

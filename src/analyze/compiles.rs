@@ -87,7 +87,11 @@ mod tests {
 
     #[test]
     fn the_argument_that_changed_is_named() {
-        let all = [notice(&["f32[3]", "i32[]"], 1_000_000, None), notice(&["f32[5]", "i32[]"], 2_000_000, None), notice(&["f32[5]"], 3_000_000, None)];
+        let all = [
+            notice(&["f32[3]", "i32[]"], 1_000_000, None),
+            notice(&["f32[5]", "i32[]"], 2_000_000, None),
+            notice(&["f32[5]"], 3_000_000, None),
+        ];
         let c = compile("jax", "f", &all.iter().collect::<Vec<_>>(), Nanos(0));
         assert_eq!((c.count, c.recompiles, c.wall_s), (3, 2, Some(0.006)));
         let changed: Vec<_> = c.signatures.iter().map(|s| s.changed.join(", ")).collect();

@@ -15,6 +15,12 @@ pub fn ending(header: &Header, seen: &Ended, next_image: bool) -> End {
     if let Some(end) = outside {
         return end;
     }
+    // What `memshim watch` says: it saw the process go, or left it running.
+    match seen.end.as_ref().map(|e| e.how.as_str()) {
+        Some("left") => return End { kind: EndKind::Running, ..End::default() },
+        Some("gone") => return End { kind: EndKind::Exited, unseen: true, ..End::default() },
+        _ => {}
+    }
     if let Some(end) = &seen.end {
         return End { kind: EndKind::Exited, code: end.code, ..End::default() };
     }

@@ -48,7 +48,7 @@ pub struct Run {
     pub cwd: String,
     /// The Python interpreter, and its own blocks where they are recorded; `null`: the program is not Python.
     pub python: Option<Python>,
-    /// Recording mode: `full`, `fast`, `off`.
+    /// Recording mode: `full`, `fast`, `off`; `watch`: seen from outside only.
     pub mode: Mode,
     /// How many images of this process came before.
     pub exec: u32,
@@ -120,6 +120,7 @@ pub enum Mode {
     Off,
     Fast,
     Full,
+    Watch,
 }
 
 /// How a run ended.
@@ -130,7 +131,7 @@ pub struct End {
     pub code: Option<i32>,
     /// Signal, where it was ended by one and somebody saw which.
     pub signal: Option<i32>,
-    /// Nobody saw the end, and the trace could not be written any more: it may have been in order.
+    /// Nobody saw how it ended: the trace could not be written any more (it may have been in order), or it was only watched from outside.
     pub unseen: bool,
 }
 

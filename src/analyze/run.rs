@@ -37,6 +37,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     let mode = match h.mode.as_str() {
         "full" => Mode::Full,
         "fast" => Mode::Fast,
+        "watch" => Mode::Watch,
         _ => Mode::Off,
     };
     let end = ending(h, seen, next_image);

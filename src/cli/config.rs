@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn a_file_has_settings_and_rules() {
-        let c: Config = toml::from_str("mode = \"full\"\nbig = 4096\nexclude = [\"git\", \"make\"]\nphase_on = ['^a\\d']\nmood = 1").unwrap();
+        let c: Config =
+            toml::from_str("mode = \"full\"\nbig = 4096\nexclude = [\"git\", \"make\"]\nphase_on = ['^a\\d']\nmood = 1").unwrap();
         assert_eq!(c.phase_on, ["^a\\d"]);
         assert_eq!(c.unknown().collect::<Vec<_>>(), ["mood"]);
         let set = c.completed(vec![("MEMSHIM_BIG", "1".into())]);

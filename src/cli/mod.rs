@@ -10,6 +10,7 @@ mod pack;
 mod run;
 mod sites;
 mod value;
+mod watch;
 
 use crate::launch::proc;
 use clap::{Parser, Subcommand};
@@ -66,6 +67,7 @@ enum Verb {
     Analyze(analyze::Analyze),
     Export(export::Export),
     Mark(mark::Mark),
+    Watch(watch::Watch),
     Pack(pack::Pack),
     Env(env::Env),
     Doctor(doctor::Doctor),
@@ -92,6 +94,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Analyze(analyze) => (analyze.execute(), exit::UNREADABLE),
         Verb::Export(export) => (export.execute(), exit::UNREADABLE),
         Verb::Mark(mark) => (mark.execute(), exit::UNREADABLE),
+        Verb::Watch(watch) => (watch.execute(), exit::UNREADABLE),
         Verb::Pack(pack) => (pack.execute(), exit::UNREADABLE),
         Verb::Env(env) => (env.execute(), exit::UNREADABLE),
         Verb::Doctor(doctor) => (doctor.execute(), exit::UNREADABLE),

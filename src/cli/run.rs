@@ -1,9 +1,9 @@
 //! `memshim run`: a program under the shim, with the view from outside; exits as the program did.
 
-use super::value;
-use crate::launch::pattern;
 use super::config::Config;
+use super::value;
 use crate::launch::artifacts::Glob;
+use crate::launch::pattern;
 use crate::launch::relay::Watch;
 use crate::launch::rules::{Rule, Rules};
 use crate::launch::target::{self, Outcome, Plan};

@@ -137,9 +137,11 @@ fn open_trace(pid: i32, whose: Whose) -> Option<Open> {
     links.into_iter().find_map(|link| {
         let meta = fs::metadata(&link).ok().filter(|m| m.is_file())?;
         let header = outside::header_of_link(&link)?;
-        (header["pid"] == whose.pid && header["start_ticks"] == whose.start_ticks)
-            .then(|| fs::read_link(&link).ok())?
-            .map(|path| Open { path, dev: meta.dev(), inode: meta.ino() })
+        (header["pid"] == whose.pid && header["start_ticks"] == whose.start_ticks).then(|| fs::read_link(&link).ok())?.map(|path| Open {
+            path,
+            dev: meta.dev(),
+            inode: meta.ino(),
+        })
     })
 }
 

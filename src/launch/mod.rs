@@ -13,6 +13,7 @@ pub mod inherited;
 pub mod job;
 pub mod locate;
 pub mod notices;
+pub mod onlooker;
 pub mod outside;
 pub mod pattern;
 pub mod place;

@@ -88,10 +88,11 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
         eprintln!("memshim: cannot stand between the program and its output: {e}; it runs unwatched");
         None
     });
-    let mut artifacts = (!plan.artifacts.is_empty()).then(|| Artifacts::watch(plan.artifacts.clone(), &out)).transpose().unwrap_or_else(|e| {
-        eprintln!("memshim: cannot watch files: {e}; none will be noted");
-        None
-    });
+    let mut artifacts =
+        (!plan.artifacts.is_empty()).then(|| Artifacts::watch(plan.artifacts.clone(), &out)).transpose().unwrap_or_else(|e| {
+            eprintln!("memshim: cannot watch files: {e}; none will be noted");
+            None
+        });
     // Reaped at the very end: what was waited for counts in our rusage.
     let mut bystander = Bystander::start();
     let names = Names::of_child(0, &plan.argv[0], &job::real_environment);
@@ -110,10 +111,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     let env = preload::target_environment(std::env::vars_os(), &plan.library, &set);
     let signals = Signals::install().map_err(StartError::Signals)?;
     let began = outside::monotonic_ns();
-    let ends = spawn::Output {
-        stdout: relay.as_ref().and_then(|r| r.end_for(1)),
-        stderr: relay.as_ref().and_then(|r| r.end_for(2)),
-    };
+    let ends = spawn::Output { stdout: relay.as_ref().and_then(|r| r.end_for(1)), stderr: relay.as_ref().and_then(|r| r.end_for(2)) };
     let mut child = spawn::spawn(&plan.argv, &env, ends).map_err(|e| start_error(&plan.argv, &env, e))?;
     let pid = child.id() as i32;
     let mut start_ticks = None;

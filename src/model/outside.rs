@@ -101,7 +101,8 @@ mod tests {
         book.close_open(8);
         let end = book.finish(Vec::new());
         let t = |e: u32| end.edges[e as usize].t;
-        let all: Vec<_> = end.instances.iter().map(|i| (end.paths[i.path as usize].names.join("/"), t(i.begin), t(i.end), i.ended)).collect();
+        let all: Vec<_> =
+            end.instances.iter().map(|i| (end.paths[i.path as usize].names.join("/"), t(i.begin), t(i.end), i.ended)).collect();
         let want = [("scf", 1, 5, true), ("scf/cycle", 2, 3, true), ("scf/cycle", 3, 5, true), ("mp2", 7, 8, false)];
         assert_eq!(all, want.map(|(n, a, b, e)| (n.to_owned(), a, b, e)));
         assert_eq!((end.marks.len(), end.unmatched), (1, 1));

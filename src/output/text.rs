@@ -148,6 +148,7 @@ fn head(page: &mut Page, run: &Run) {
         Mode::Full => "full mode: every call an event",
         Mode::Fast => "fast mode: big and sampled calls are events, all are counted",
         Mode::Off => "mode off",
+        Mode::Watch => "watched from outside",
     };
     let python = run.python.as_ref().and_then(|p| p.version.as_ref()).map(|v| format!(" · Python {v}")).unwrap_or_default();
     let allocator = if run.allocator.is_empty() { String::new() } else { format!(" · {}", run.allocator) };
@@ -165,6 +166,7 @@ fn head(page: &mut Page, run: &Run) {
 fn ended(end: &End) -> String {
     match (end.kind, end.code, end.signal) {
         (EndKind::Exited, Some(code), _) => format!("exit code {code}"),
+        (EndKind::Exited, None, _) if end.unseen => "ended (how is not seen from outside)".into(),
         (EndKind::Exited, None, _) => "exited".into(),
         (EndKind::Signaled, _, Some(n)) => format!("killed by signal {n}{}", signal_name(n)),
         (EndKind::Signaled, _, None) => "killed by a signal".into(),

@@ -170,11 +170,12 @@ impl Artifacts {
     fn is_own(&self, path: &Path) -> bool {
         let name = |p: &Path| p.file_name().map(|n| n.as_bytes().to_vec()).unwrap_or_default();
         let folder = crate::trace::family::folder_of(&self.trace);
-        path.starts_with(&folder) || path.parent() == self.trace.parent() && {
-            let trace = name(&self.trace);
-            let plain = trace.strip_suffix(b".zst").unwrap_or(&trace);
-            name(path).starts_with(plain)
-        }
+        path.starts_with(&folder)
+            || path.parent() == self.trace.parent() && {
+                let trace = name(&self.trace);
+                let plain = trace.strip_suffix(b".zst").unwrap_or(&trace);
+                name(path).starts_with(plain)
+            }
     }
 
     /// What was written, in order, as lines of the side file.

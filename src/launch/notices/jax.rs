@@ -83,16 +83,15 @@ fn compiling(line: &str) -> Option<(&str, Vec<String>)> {
     Some((bare(name), arguments(list)))
 }
 
-/// `jit(step)` is `step` to whoever wrote it; so is `step for …` of some versions.
+/// `jit(step)` is `step` to whoever wrote it; so is `step for jit` of others.
 fn bare(name: &str) -> &str {
-    let name = name.split(" for ").next().unwrap_or(name).trim();
+    let name = name.trim().split(' ').next().unwrap_or(name);
     name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name)
 }
 
 /// `(ShapedArray(float32[3,4]), ShapedArray(int32[], weak_type=True))` → `float32[3,4]`, `int32[] weak_type=True`.
 fn arguments(list: &str) -> Vec<String> {
-    let open = list.chars().next().is_some_and(|c| c == '(' || c == '[');
-    let inner = if open { &list[1..list.len().saturating_sub(1).max(1)] } else { list };
+    let inner = list.strip_prefix(['(', '[']).map_or(list, |inner| inner.strip_suffix([')', ']']).unwrap_or(inner));
     let (mut depth, mut from, mut all) = (0i32, 0, Vec::new());
     for (i, c) in inner.char_indices().chain([(inner.len(), ',')]) {
         match c {
@@ -151,7 +150,10 @@ mod tests {
              Finished XLA compilation of jit(f) in 0.25 sec",
         );
         let of = |n: &Notice| (n.function.clone(), n.signature.clone(), n.ns);
-        assert_eq!(all.iter().map(of).collect::<Vec<_>>(), [("f".into(), vec!["int32[2]".into()], Some(750_000_000)), ("g".into(), vec![], None)]);
+        assert_eq!(
+            all.iter().map(of).collect::<Vec<_>>(),
+            [("f".into(), vec!["int32[2]".into()], Some(750_000_000)), ("g".into(), vec![], None)]
+        );
     }
 
     #[test]
@@ -167,9 +169,15 @@ mod tests {
 
     #[test]
     fn broken_lines_are_none() {
-        assert_eq!(read("Compiling \nCompiling x with global shapes and types \nFinished XLA compilation of f in a while\nFinished tracing in 1 sec").len(), 1);
+        assert_eq!(
+            read(
+                "Compiling \nCompiling x with global shapes and types \nFinished XLA compilation of f in a while\nFinished tracing in 1 sec"
+            )
+            .len(),
+            1
+        );
         assert_eq!(arguments("("), Vec::<String>::new());
         assert_eq!(arguments("é"), ["é"]);
-        assert_eq!(arguments("(é"), ["é"].map(|_| String::new()).into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>());
+        assert_eq!(arguments("(é"), ["é"]);
     }
 }

@@ -78,9 +78,11 @@ mod tests {
     fn a_recompilation_has_the_guard_that_failed() {
         let mut torch = Torch::default();
         let prefix = "V0612 10:11:12.123000 12345 torch/_dynamo/guards.py:2887] [0/1] [__recompiles] ";
-        for line in
-            ["Recompiling function forward in /w/model.py:12", "    triggered by the following guard failure(s):", "    - 0/0: tensor 'x' size mismatch at index 0. expected 3, actual 5"]
-        {
+        for line in [
+            "Recompiling function forward in /w/model.py:12",
+            "    triggered by the following guard failure(s):",
+            "    - 0/0: tensor 'x' size mismatch at index 0. expected 3, actual 5",
+        ] {
             assert_eq!(torch.read(&format!("{prefix}{line}"), 7), None);
         }
         let notice = torch.read("anything else", 8).unwrap();

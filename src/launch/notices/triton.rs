@@ -40,12 +40,16 @@ mod tests {
     #[test]
     fn both_forms_say_the_same() {
         let one = "Triton autotuning for function matmul finished after 1.25s; best config selected: BLOCK: 64;";
-        let four = "Triton autotuning for function matmul,\nwith key as (512, 'f32'),\nfinished after 1.25s,\nbest config selected: BLOCK: 64;";
+        let four =
+            "Triton autotuning for function matmul,\nwith key as (512, 'f32'),\nfinished after 1.25s,\nbest config selected: BLOCK: 64;";
         for (text, signature) in [(one, vec![]), (four, vec!["512", "'f32'"])] {
             let mut triton = Triton::default();
             let all: Vec<Notice> = text.lines().filter_map(|l| triton.read(l, 1)).collect();
             assert_eq!(all.len(), 1, "{text}");
-            assert_eq!((&*all[0].function, all[0].ns, &all[0].signature), ("matmul", Some(1_250_000_000), &signature.iter().map(|s| s.to_string()).collect()));
+            assert_eq!(
+                (&*all[0].function, all[0].ns, &all[0].signature),
+                ("matmul", Some(1_250_000_000), &signature.iter().map(|s| s.to_string()).collect())
+            );
         }
     }
 }

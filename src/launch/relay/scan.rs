@@ -1,10 +1,10 @@
 //! From the output of a channel to lines of the side file.
 
 use super::lines::{Line, Lines};
-use crate::launch::{locate, outside};
 use crate::launch::notices::Notices;
 use crate::launch::rules::{Plain, Rules};
 use crate::launch::side::{self, SideFile, Whose};
+use crate::launch::{locate, outside};
 use memchr::memchr;
 use regex::bytes::RegexSet;
 use serde_json::{Value, json};
@@ -101,14 +101,7 @@ pub struct Scan {
 impl Scan {
     pub fn new(watch: &Watch, book: Arc<Mutex<Book>>) -> Scan {
         let words = if watch.compiles { Notices::WORDS } else { &[] };
-        Scan {
-            sieve: watch.rules.sieve(words),
-            watch: watch.clone(),
-            lines: Lines::default(),
-            notices: Notices::default(),
-            book,
-            facts: 0,
-        }
+        Scan { sieve: watch.rules.sieve(words), watch: watch.clone(), lines: Lines::default(), notices: Notices::default(), book, facts: 0 }
     }
 
     /// Takes a piece that was read at `t`.

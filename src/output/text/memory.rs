@@ -100,6 +100,10 @@ fn cross_check(page: &mut Page, run: &Run) {
 
 fn heap(page: &mut Page, run: &Run) {
     let h = &run.heap;
+    if run.mode == Mode::Watch {
+        page.warn("HEAP", "not seen: watched from outside. Heap, maps, call stacks, GPU and phases need `memshim run -- PROGRAM`");
+        return page.gap();
+    }
     if !h.seen {
         page.warn("HEAP", format!("not seen: the allocator is {}", run.allocator.trim_end_matches(", not seen")));
         if h.allocs == 0 {

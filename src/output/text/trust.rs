@@ -1,7 +1,7 @@
 //! How far the numbers can be trusted: conservation of counts, what is missing and why, and what memshim itself took.
 
 use super::Page;
-use crate::analyze::report::{Missing, Run};
+use crate::analyze::report::{Missing, Mode, Run};
 use crate::output::units::{count, iec};
 
 const LINES_SHOWN: usize = 6;
@@ -13,7 +13,9 @@ pub fn all(page: &mut Page, run: &Run) {
     let line = format!("{} counted = {} recorded{by_design} + {} lost", count(e.counted), count(e.recorded), count(e.lost));
     let unknown = if e.unknown_frees > 0 { format!("; frees of blocks from before: {}", count(e.unknown_frees)) } else { String::new() };
     let failed = if e.failed > 0 { format!("; calls that failed: {}", count(e.failed)) } else { String::new() };
-    if e.lost > 0 {
+    if run.mode == Mode::Watch {
+        // Nothing was counted.
+    } else if e.lost > 0 {
         page.warn("EVENTS", format!("{line}{unknown}{failed}"));
     } else {
         page.say("EVENTS", format!("{line}{unknown}{failed}"));

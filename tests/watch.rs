@@ -1,0 +1,108 @@
+//! Promises about `memshim watch`: a process is seen from outside as it is, and what is not to be seen is said.
+mod support;
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use support::{fresh_dir, lossy, memshim, python, root};
+
+fn watch(dir: &Path, pid: u32, flags: &[&str]) -> Child {
+    let mut c = Command::new(memshim());
+    c.current_dir(dir).arg("watch").arg(pid.to_string()).args(flags).stdout(Stdio::piped()).stderr(Stdio::piped());
+    c.spawn().unwrap()
+}
+
+fn report(trace: &Path) -> Value {
+    serde_json::from_str(&support::analyze(trace).unwrap()).unwrap()
+}
+
+fn end(child: Child) -> Output {
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_process_and_what_it_starts_are_seen_as_the_kernel_sees_them() {
+    let Some(python) = python() else { return };
+    let dir = fresh_dir("watch");
+    let program = Command::new(python).arg(root().join("tests/programs/watched.py")).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = program.id();
+    let watching = watch(&dir, pid, &["-o", "w.jsonl.zst", "--interval", "10ms"]);
+    let hwm: u64 = lossy(&end(program).stdout).trim().parse().unwrap();
+    let said = end(watching);
+    assert!(said.status.success() && lossy(&said.stderr).contains("has ended: peak resident"), "{}", lossy(&said.stderr));
+    let report = report(&dir.join("w.jsonl.zst"));
+    let runs = report["runs"].as_array().unwrap();
+    let run = &runs[0];
+    assert_eq!((&run["pid"], &run["mode"], run["heap"]["seen"].as_bool()), (&pid.into(), &"watch".into(), Some(false)));
+    // The kernel's own figure moves by some pages with the processor that asks for it.
+    assert!(run["rss"]["hwm_bytes"].as_u64().unwrap().abs_diff(hwm) < 1 << 20, "{} {hwm}", run["rss"]["hwm_bytes"]);
+    let peak = run["rss"]["peak_bytes"].as_u64().unwrap();
+    assert!(peak.abs_diff(hwm) < 1 << 20 && peak > 60 << 20, "{peak} {hwm}");
+    assert_eq!((&run["end"]["kind"], &run["end"]["code"], &run["end"]["unseen"]), (&"exited".into(), &Value::Null, &true.into()));
+    assert!(run["command"][1].as_str().unwrap().ends_with("watched.py"));
+    let peaks: Vec<&Value> = run["snapshots"].as_array().unwrap().iter().filter(|s| s["why"] == "peak").collect();
+    assert!(peaks.iter().any(|s| s["rollup"]["pss"].as_u64().unwrap() > 60 << 20), "layers at the peak");
+    let samples = run["samples"].as_array().unwrap();
+    let last = samples.last().unwrap()["rss"].as_u64().unwrap();
+    assert!(last + (50 << 20) < peak, "given back: {last} of {peak}");
+    assert!(run["cpu_s"].as_f64().unwrap() > 0.0 && run["wall_s"].as_f64().unwrap() > 1.2);
+    assert_eq!((run["children"]["count"].as_u64(), runs.len()), (Some(1), 2));
+    assert_eq!(runs[1]["ppid"], pid);
+    let child = runs[1]["rss"]["peak_bytes"].as_u64().unwrap();
+    assert!(child > 30 << 20 && run["children"]["rss_peak_bytes"].as_u64() >= Some(child), "{child}");
+    let screen = Command::new(memshim()).args(["analyze", "--no-color"]).arg(dir.join("w.jsonl.zst")).output().unwrap();
+    let screen = lossy(&screen.stdout);
+    for words in ["watched from outside", "HEAP      not seen", "how is not seen from outside", "RESIDENT  peak"] {
+        assert!(screen.contains(words), "{words}: {screen}");
+    }
+    assert!(!screen.contains("EVENTS"), "{screen}");
+}
+
+#[test]
+fn a_watch_that_ends_first_leaves_the_process_alone() {
+    let dir = fresh_dir("watch-left");
+    let mut program = Command::new("sleep").arg("30").spawn().unwrap();
+    let said = end(watch(&dir, program.id(), &["--for", "300ms"]));
+    assert!(lossy(&said.stderr).contains("goes on"), "{}", lossy(&said.stderr));
+    let watching = watch(&dir, program.id(), &["-q"]);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    support::signal(watching.id() as i32, 2);
+    let said = end(watching);
+    assert!(said.status.success() && said.stderr.is_empty());
+    assert!(program.try_wait().unwrap().is_none());
+    program.kill().unwrap();
+    program.wait().unwrap();
+    for name in [format!("watch.{}.jsonl", program.id()), format!("watch.{}.2.jsonl", program.id())] {
+        assert_eq!(report(&dir.join(name))["runs"][0]["end"]["kind"], "running");
+    }
+}
+
+#[test]
+fn another_program_in_the_same_process_is_another_image() {
+    let dir = fresh_dir("watch-exec");
+    let mut program = Command::new("sh").args(["-c", "read go; exec sleep 0.4"]).stdin(Stdio::piped()).spawn().unwrap();
+    let watching = watch(&dir, program.id(), &["-o", "w.jsonl", "--interval", "5ms"]);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    drop(program.stdin.take());
+    program.wait().unwrap();
+    assert!(end(watching).status.success());
+    let report = report(&dir.join("w.jsonl"));
+    let runs = report["runs"].as_array().unwrap();
+    let of =
+        |i: usize| (runs[i]["exec"].as_u64().unwrap(), runs[i]["end"]["kind"].as_str().unwrap(), runs[i]["command"][0].as_str().unwrap());
+    assert_eq!((of(0), of(1)), ((0, "exec", "sh"), (1, "exited", "sleep")));
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let dir = fresh_dir("watch-wrong");
+    let fails = |pid: u32, flags: &[&str], words: &str| {
+        let o = end(watch(&dir, pid, flags));
+        assert!(o.status.code() == Some(3) && lossy(&o.stderr).contains(words), "{:?} {}", o.status, lossy(&o.stderr));
+    };
+    fails(2147483646, &[], "none of this number");
+    fails(2, &[], "a thread of the kernel");
+    std::fs::write(dir.join("w.jsonl"), "mine").unwrap();
+    fails(std::process::id(), &["-o", "w.jsonl"], "-o names another file");
+    assert_eq!(std::fs::read(dir.join("w.jsonl")).unwrap(), b"mine");
+}
