@@ -65,14 +65,20 @@ impl Rules {
     /// be looked at.
     pub fn sieve(&self, words: &[&str]) -> Option<RegexSet> {
         let patterns: Vec<&str> = self.0.iter().map(|r| r.regex.as_str()).collect();
-        // Ends of the text are not ends of lines.
-        if patterns.iter().any(|p| p.contains("\\A") || p.contains("\\z") || p.contains("(?")) {
+        // Ends of the text are not ends of lines, and what is said below must not be taken back.
+        if patterns.iter().any(|p| p.contains("\\A") || p.contains("\\z") || takes_flags_back(p)) {
             return None;
         }
         let words = words.iter().map(|w| regex::escape(w));
         let all = patterns.iter().map(|p| p.to_string()).chain(words);
         RegexSetBuilder::new(all).multi_line(true).crlf(true).size_limit(64 << 20).build().ok()
     }
+}
+
+/// Whether an expression has flags like `(?-m)` or `(?i-u:…)`.
+fn takes_flags_back(pattern: &str) -> bool {
+    let groups = pattern.split("(?").skip(1);
+    groups.map(|g| g.trim_start_matches(|c: char| c.is_ascii_alphabetic())).any(|g| g.starts_with('-'))
 }
 
 /// Without the escape sequences that colour a line; `at` gives for a position in the result the one in the line.
@@ -152,6 +158,7 @@ mod tests {
             assert!(sieve.is_match(text.as_bytes()), "{text:?}");
         }
         assert!(!sieve.is_match(b"x\nmy Step 4\nStep 4 of\nCompile"));
+        assert!(rules(&["(?i)(?:step|x) \\d"]).sieve(&[]).unwrap().is_match(b"a\nSTEP 4"));
         assert!(rules(&["\\Afoo"]).sieve(&[]).is_none() && rules(&["(?-m)^foo"]).sieve(&[]).is_none());
     }
 

@@ -90,7 +90,9 @@ impl Look {
         }
         if deep && let Ok(text) = fs::read_to_string(format!("/proc/{pid}/io")) {
             let of = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse::<u64>().ok());
-            line["io"] = json!({"read": of("rchar:"), "written": of("wchar:")});
+            line["io"] = json!({
+                "read": of("rchar:"), "written": of("wchar:"), "storage_read": of("read_bytes:"), "storage_written": of("write_bytes:"),
+            });
         }
         line
     }
