@@ -148,7 +148,7 @@ fn an_earlier_runs_side_file_is_renamed_with_its_trace() {
         let aside = names.iter().find(|n| n.ends_with(".marks") && **n != format!("{plain}.marks")).unwrap_or_else(|| panic!("{names:?}"));
         assert_eq!(lines(&dir.join(aside))[0]["name"], "first", "{out}");
         assert!(names.contains(&format!("{}{zst}", aside.trim_end_matches(".marks"))), "{names:?}");
-        let report = Command::new(memshim()).args(["analyze", "--json"]).arg(&dir.join(aside)).output().unwrap();
+        let report = Command::new(memshim()).args(["analyze", "--json"]).arg(dir.join(aside)).output().unwrap();
         let report: Value = serde_json::from_slice(&report.stdout).unwrap();
         assert_eq!(report["problems"], Value::Array(vec![]), "{out}");
         assert_eq!(report["runs"][0]["missing"], Value::Array(vec![]), "{out}");

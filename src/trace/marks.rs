@@ -159,7 +159,7 @@ impl Marks {
         let mut number = 0;
         while let Some(raw) = reader.next_line()? {
             number += 1;
-            let parsed = serde_json::from_slice::<Line>(raw.bytes).and_then(|line| Ok((line, serde_json::from_slice::<Stamp>(raw.bytes))));
+            let parsed = serde_json::from_slice::<Line>(raw.bytes).map(|line| (line, serde_json::from_slice::<Stamp>(raw.bytes)));
             match parsed {
                 Ok((Line::Unknown, _)) => self.damage.unknown_types += 1,
                 Ok((Line::Lost { n }, _)) => self.lost = self.lost.saturating_add(n),

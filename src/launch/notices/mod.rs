@@ -87,5 +87,5 @@ fn between<'a>(line: &'a str, before: &str, after: &str) -> Option<&'a str> {
 /// Seconds in decimal notation as nanoseconds.
 fn nanoseconds(seconds: &str) -> Option<u64> {
     let s: f64 = seconds.trim().parse().ok()?;
-    (s >= 0.0 && s < 1e9).then(|| (s * 1e9).round() as u64)
+    (0.0..1e9).contains(&s).then(|| (s * 1e9).round() as u64)
 }
