@@ -25,8 +25,9 @@ use std::time::{Duration, Instant};
 
 /// Processes watched at one time; further ones are counted.
 const PROCESSES_MAX: usize = 512;
-/// Snapshots take at most this share of the time, as those of the library do.
-const SNAPSHOT_SHARE: u64 = 400;
+/// Snapshots take at most one part in so many of the time, and this much at first: the process waits for its own map meanwhile.
+const SNAPSHOT_SHARE: u64 = 200;
+const SNAPSHOTS_FREE_NS: u64 = 20_000_000;
 /// A peak is worth a snapshot from so much above the last.
 const HIGHER: u64 = 1 << 20;
 const WRITTEN_EVERY: Duration = Duration::from_secs(1);
@@ -207,7 +208,7 @@ impl Watched {
             self.say(&header);
         }
         let higher = look.rss >= self.peak + HIGHER || look.rss > self.peak + self.peak / 100;
-        let affordable = self.snapshots_ns * SNAPSHOT_SHARE <= t.saturating_sub(self.began);
+        let affordable = self.snapshots_ns.saturating_sub(SNAPSHOTS_FREE_NS) * SNAPSHOT_SHARE <= t.saturating_sub(self.began);
         let why = if higher && affordable { "peak" } else { "" };
         self.take(look, why);
         true

@@ -44,13 +44,13 @@ pub struct ForTarget {
     pub end: OwnedFd,
 }
 
-/// Where output goes: device, number and kind of the file, the file, and the descriptors that lead there.
-type Place = ((u64, u64, u64), File, Vec<RawFd>);
+/// Device, inode, and which device it is itself.
+type Identity = (u64, u64, u64);
 
 /// The channels of descriptors 1 and 2 as they are, and the target's ends. Those that were closed when we started are left alone.
 pub fn between() -> io::Result<(Vec<Channel>, Vec<ForTarget>)> {
     let closed: Vec<RawFd> = inherited::closed_descriptors().collect();
-    let mut found: Vec<Place> = Vec::new();
+    let mut found: Vec<(Identity, File, Vec<RawFd>)> = Vec::new();
     for fd in [1, 2].into_iter().filter(|fd| !closed.contains(fd)) {
         let file = File::from(own(fd)?);
         let meta = file.metadata()?;
