@@ -2,7 +2,6 @@
 //!
 //! - [`trace`]: files of a run and the lines in them, as they are; knows nothing of what they mean.
 //! - [`model`]: the state that lines describe: live blocks, mappings, threads, counts; one image of one process at a time.
-//! - [`symbols`]: names of code, from the files that a trace names.
 //! - [`analyze`]: questions to the model, and the report that holds the answers.
 //! - [`output`]: the report as text or JSON.
 //! - [`symbols`]: names of functions and lines of source for what a trace holds as addresses and instructions.
@@ -12,6 +11,7 @@
 
 pub mod analyze;
 pub mod cli;
+pub mod figures;
 pub mod launch;
 pub mod model;
 pub mod output;

@@ -3,8 +3,8 @@
 //! Pure over a run's answers, after the job has been put together. Small programs get none: below [`WORTH`] nobody acts.
 
 use super::report::{Advice, Phase, Run};
+use crate::figures::{count, iec, percent};
 use crate::model::units::Bytes;
-use crate::output::units::{count, iec, percent};
 
 /// Less is not worth a person's time.
 const WORTH: u64 = 16 << 20;

@@ -7,4 +7,4 @@ pub mod shell;
 pub mod table;
 pub mod text;
 pub mod timeline;
-pub mod units;
+pub use crate::figures as units;
