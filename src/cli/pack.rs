@@ -41,7 +41,7 @@ impl Pack {
         let mut options = Options::default();
         self.symbols.apply(&mut options)?;
         if self.output.exists() {
-            bail_usage!("-o {}: it is there already; name a folder that is not", self.output.display());
+            bail_usage!("-o {}: it is there already: name a folder that is not there yet", self.output.display());
         }
         let modules = with_progress(&self.traces, |progress| analyze::modules(&self.traces, &options, progress))?;
         fs::create_dir(&self.output).map_err(|e| {
