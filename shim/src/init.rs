@@ -164,7 +164,7 @@ unsafe fn begin() {
         start_recording();
         register_exit();
         if PHASE.load(Relaxed) == 2 {
-            crate::python_memory::wrap();
+            crate::python_alloc::wrap();
         }
     }
 }

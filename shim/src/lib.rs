@@ -27,7 +27,7 @@ mod loaded;
 mod phases;
 mod proc;
 mod python;
-mod python_memory;
+mod python_alloc;
 mod real;
 mod shelf;
 mod sink;

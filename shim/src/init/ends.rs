@@ -2,7 +2,7 @@
 
 use super::{ALIVE, PHASE, enter, resolved};
 use crate::lane;
-use crate::python_memory;
+use crate::python_alloc;
 use crate::sink::{self, SINK};
 use crate::spool::{self, SPOOL};
 use crate::sys::sys;
@@ -18,8 +18,8 @@ pub(super) unsafe extern "C" fn exits(code: c_int, _: *mut c_void) {
 
 /// Before anything is locked: the interpreter is asked, which has ended by now.
 fn look_at_python() {
-    if is_us() && python_memory::were_replaced() {
-        alone(|| lines::note(&[python_memory::REPLACED]));
+    if is_us() && python_alloc::were_replaced() {
+        alone(|| lines::note(&[python_alloc::REPLACED]));
     }
 }
 

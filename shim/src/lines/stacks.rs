@@ -4,7 +4,7 @@ use super::side;
 use crate::config::{CONFIG, NATIVE, PYTHON};
 use crate::text::Text;
 use crate::unwind::modules;
-use crate::{python, python_memory, sys};
+use crate::{python, python_alloc, sys};
 use memshim_format::spool::*;
 
 /// What the header says of stacks.
@@ -61,7 +61,7 @@ fn consider_late() {
     unsafe { LATE.0 = 0 };
     python::notice(&name, bias);
     // SAFETY: settings are read-only.
-    if unsafe { CONFIG.python_alloc } && python::state().is_some() && !python_memory::are_wrapped() {
+    if unsafe { CONFIG.python_alloc } && python::state().is_some() && !python_alloc::are_wrapped() {
         super::note(&["Python was loaded after the program's start: its blocks are not seen"]);
     }
     if let Some(p) = python::state() {
