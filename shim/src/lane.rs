@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 use memshim_format::record::{op, start};
 use memshim_format::spool::{LANES_MAX, Lane};
 
-/// What the fast path of a thread needs: one cache line, and none beside it, since processors fetch lines in pairs.
+/// What the fast path of a thread needs, in the first cache line, and none beside it, since processors fetch lines in pairs.
 #[repr(C, align(128))]
 pub struct Hot {
     /// Address of the next free word of the block being filled; 0 before the first.
