@@ -49,7 +49,7 @@ fn fifo(path: &Path) {
 fn what_is_no_file_is_refused_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
-    refused(&path("missing.jsonl"), &["missing.jsonl", "No such file"]);
+    refused(&path("missing.jsonl"), &["missing.jsonl", "not there"]);
     fifo(&path("fifo.jsonl"));
     refused(&path("fifo.jsonl"), &["a pipe or a device", "name the trace file itself"]);
     refused(Path::new("/dev/zero"), &["a pipe or a device"]);

@@ -106,7 +106,7 @@ fn what_is_wrong_is_said() {
     bare.end();
     fails(&["0", "x"], "PID", 2);
     fails(&["1"], "NAME", 2);
-    fails(&["1", ""], "needs a name", 3);
+    fails(&["1", ""], "needs a name", 2);
     fails(&["1", "x", "--begin", "--end"], "cannot be used with", 2);
     let target = Waiting::start(&mut preloaded("t.jsonl"), &dir);
     let pid = target.pid.to_string();

@@ -223,3 +223,36 @@ fn the_python_package_says_phases_and_does_nothing_without_the_shim() {
     assert!(near(number(turn, "heap_persistent_bytes"), 5 * 200_000) && near(number(turn, "heap_transient_bytes"), 300_000), "{turn}");
     assert_eq!((number(phase(first, "raises"), "open"), first["marks"][0]["name"].as_str()), (0, Some("caught")));
 }
+
+#[test]
+fn who_held_the_memory_at_the_peak_of_a_phase_can_be_asked() {
+    let test = "who_held_the_memory_at_the_peak_of_a_phase_can_be_asked";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    run(&mut program(), &dir, &[("MEMSHIM_MODE", "full")]);
+    let ask = |args: &[&str]| {
+        let out =
+            Command::new(support::memshim()).args(["analyze", "--json"]).args(args).arg(dir.join("trace.jsonl")).output().expect("memshim");
+        (out.status.code(), lossy(&out.stdout), lossy(&out.stderr))
+    };
+    for path in ["build/part", "step", "free"] {
+        let (code, text, _) = ask(&["--phase", path, "--units", "4 atoms"]);
+        assert_eq!(code, Some(0));
+        let report: Value = serde_json::from_str(&text).expect("JSON");
+        let first = &report["runs"][0];
+        let p = phase(first, path);
+        assert_eq!(number(&first["sites_total"], "live_at_peak_bytes"), number(p, "heap_peak_bytes"), "{path}");
+        let each = &p["per_unit"];
+        let median = p["latency"]["median"].as_f64().expect("a time");
+        match number(p, "count") {
+            1 => assert!(each.is_null()),
+            _ => assert_eq!((each["unit"].as_str(), each["median_s"].as_f64()), (Some("atom"), Some(median / 4.0))),
+        }
+    }
+    let (code, _, said) = ask(&["--phase", "nowhere"]);
+    assert!(code == Some(2) && said.contains("there are build, part"), "{said}");
+    let (code, _, said) = ask(&["--units", "0 atoms"]);
+    assert!(code == Some(2) && said.contains("64 atoms"), "{said}");
+}

@@ -94,6 +94,8 @@ pub fn mark(source: Source, name: u32) {
 static TOLD: AtomicU64 = AtomicU64::new(0);
 /// Phases and marks left out.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+/// Edges after recording was lowered to totals.
+static UNTOLD: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds that usage and layers took.
 static SPENT: AtomicU64 = AtomicU64::new(0);
 
@@ -106,8 +108,14 @@ pub fn left_out() -> u64 {
     LEFT_OUT.load(Relaxed)
 }
 
+/// Begins, ends and marks that came when only totals were kept.
+pub fn untold() -> u64 {
+    UNTOLD.load(Relaxed)
+}
+
 /// A forked child begins anew.
 pub fn forget() {
+    UNTOLD.store(0, Relaxed);
     TOLD.store(0, Relaxed);
     LEFT_OUT.store(0, Relaxed);
     SPENT.store(0, Relaxed);
@@ -147,6 +155,7 @@ unsafe fn tell(hot: *mut Hot, what: u64, source: Source, name: u32, range: u64) 
     // SAFETY: the caller's hot.
     unsafe {
         if (*hot).mode == COUNT {
+            UNTOLD.fetch_add(1, Relaxed);
             return;
         }
         TOLD.fetch_add(1, Relaxed);
@@ -167,12 +176,12 @@ unsafe fn tell(hot: *mut Hot, what: u64, source: Source, name: u32, range: u64) 
     }
 }
 
-/// Live usable bytes of the process.
+/// Live usable bytes of the process: a forked child that frees what it inherited has fewer than none.
 fn live() -> u64 {
     let lanes = LANES.load(Acquire);
     // SAFETY: lanes below LANES exist.
     let sum: i64 = (0..lanes).filter(|i| !spool::is_python(*i)).map(|i| unsafe { (*spool::lane(i)).live.load(Relaxed) }).sum();
-    sum.max(0) as u64
+    memshim_format::v93::zigzag(sum) & ARG_WORD
 }
 
 /// CPU time, page faults and switches of the process, as the words of an edge.

@@ -127,11 +127,15 @@ unsafe fn wrap_those_of(o: *const Object) -> bool {
         let find = |name: &[u8]| elf::find_in(o, name);
         let (Some(get), Some(set)) = (find(b"PyMem_GetAllocator"), find(b"PyMem_SetAllocator")) else { return false };
         let (Some(is_initialized), Some(version)) = (find(b"Py_IsInitialized"), find(b"Py_GetVersion")) else { return false };
+        let version = core::mem::transmute::<*const c_void, unsafe extern "C" fn() -> *const c_char>(version)();
+        // Older ones have other pools.
+        if matches!(CStr::from_ptr(version).to_bytes(), [b'2', ..] | [b'3', b'.', b'0'..=b'6', b'.', ..]) {
+            return false;
+        }
         if core::mem::transmute::<*const c_void, unsafe extern "C" fn() -> c_int>(is_initialized)() != 0 {
             return true;
         }
         let (get, set) = (core::mem::transmute::<*const c_void, Exchange>(get), core::mem::transmute::<*const c_void, Exchange>(set));
-        let version = core::mem::transmute::<*const c_void, unsafe extern "C" fn() -> *const c_char>(version)();
         pools::settle(CStr::from_ptr(version).to_bytes(), find(b"PyObject_GetArenaAllocator"), find(b"PyObject_SetArenaAllocator"));
         GET = Some(get);
         let ours = [wrapper::<RAW, Raw>(), wrapper::<MEM, Pooled>(), wrapper::<OBJ, Pooled>()];

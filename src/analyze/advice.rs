@@ -36,7 +36,7 @@ pub fn advice(run: &Run) -> Vec<Advice> {
 
 /// Phases whose own time is a large part of the run's; a phase that is the run itself says nothing.
 fn hot_phases(run: &Run) -> impl Iterator<Item = Advice> {
-    let mut hot: Vec<&Phase> = told(run).filter(|p| p.self_wall_s > run.wall_s * HOT_PHASE && run.wall_s > LONG_S).collect();
+    let mut hot: Vec<&Phase> = told(run).filter(|p| own_s(p) > run.wall_s * HOT_PHASE && run.wall_s > LONG_S).collect();
     hot.sort_by(|a, b| b.self_wall_s.total_cmp(&a.self_wall_s));
     if run.phases.len() < 2 {
         hot.clear();
@@ -44,12 +44,22 @@ fn hot_phases(run: &Run) -> impl Iterator<Item = Advice> {
     hot.into_iter().take(HOT_PHASES).map(|p| {
         let cpu = p.cpu_s.filter(|_| p.self_wall_s >= p.wall_s * 0.99).map(|c| format!(", {} of it on a processor", percent(c, p.wall_s)));
         Advice {
-            what: format!("`{}` takes {} of the run by itself", p.path.join(" › "), percent(p.self_wall_s, run.wall_s)),
-            evidence: format!("{:.3} s in {} times{}", p.self_wall_s, count(p.count), cpu.unwrap_or_default()),
+            what: format!("`{}` takes {} of the run by itself", p.path.join(" › "), percent(own_s(p), run.wall_s)),
+            evidence: format!(
+                "{:.3} s in {}{}",
+                p.self_wall_s,
+                if p.count == 1 { "one time".to_owned() } else { format!("{} times", count(p.count)) },
+                cpu.unwrap_or_default()
+            ),
             gain_bytes: None,
-            gain_s: Some(p.self_wall_s),
+            gain_s: Some(own_s(p)),
         }
     })
+}
+
+/// Of the run's time; threads that are in it at once count once, at most.
+fn own_s(p: &Phase) -> f64 {
+    p.self_wall_s.min((p.end_s - p.begin_s).max(0.0))
 }
 
 /// Phases that somebody told of: what the curve was cut into explains nothing.
@@ -58,7 +68,10 @@ fn told(run: &Run) -> impl Iterator<Item = &Phase> {
 }
 
 fn leaks(run: &Run) -> impl Iterator<Item = Advice> {
-    run.phases.iter().filter_map(|p| {
+    let leaking = |p: &&Phase| p.steps.as_ref().is_some_and(|s| s.leaks);
+    // What an inner phase leaks the outer one leaks too: it is said once, of the inner.
+    let inner = move |p: &Phase| run.phases.iter().filter(leaking).any(|q| q.path.len() > p.path.len() && q.path.starts_with(&p.path));
+    run.phases.iter().filter(move |p| !inner(p)).filter_map(|p| {
         let steps = p.steps.as_ref().filter(|s| s.leaks)?;
         Some(Advice {
             what: format!("`{}` leaks: it keeps {} each time", p.path.join(" › "), iec(p.growth_per_count_bytes? as u64)),
@@ -103,8 +116,8 @@ fn held_across(run: &Run) -> impl Iterator<Item = Advice> {
         let bytes = Bytes::of_balance(p.heap_persistent_bytes.min(peak.heap_begin_bytes.0 as i64));
         let worth = bytes.0 >= WORTH && bytes.0 as f64 >= peak.heap_peak_bytes.0 as f64 * HELD;
         worth.then(|| Advice {
-            what: format!("what `{}` leaves behind is live when `{}` reaches the peak", p.name, peak.name),
-            evidence: format!("{} of {}: free it before, if it is not needed there", iec(bytes.0), iec(peak.heap_peak_bytes.0)),
+            what: format!("what `{}` leaves behind may still be live when `{}` reaches the peak", p.name, peak.name),
+            evidence: format!("up to {} of {}: free it before, if it is not needed there", iec(bytes.0), iec(peak.heap_peak_bytes.0)),
             gain_bytes: Some(bytes),
             gain_s: None,
         })
@@ -194,7 +207,7 @@ mod tests {
         let starts = [
             ("50 % of the resident memory", Some(1 << 30)),
             ("`fill` (run.py:7) holds 56 %", Some(500 << 20)),
-            ("what `build` leaves behind is live when `solve`", Some(200 << 20)),
+            ("what `build` leaves behind may still be live when `solve`", Some(200 << 20)),
             ("`step` leaks: it keeps 1.00 KiB", Some(500_000)),
             ("`solve` takes 60 %", None),
         ];

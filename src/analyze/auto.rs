@@ -96,6 +96,8 @@ fn phase(samples: &[Sample], course: Course, end_s: f64) -> Phase {
         latency: Latency { mean: wall, median: wall, p95: wall, p99: wall, min: wall, max: wall, cv: 0.0 },
         heap_begin_bytes: first.heap,
         heap_peak_bytes: heap_peak,
+        peak_begin_s: first.t_s,
+        peak_end_s: end_s,
         heap_persistent_bytes: change(|s| s.heap),
         heap_transient_bytes: heap_peak.less(first.heap.max(last.heap)),
         rss_peak_bytes: Some(most(|s| s.rss)).filter(|b| b.0 > 0),

@@ -64,8 +64,18 @@ pub struct Options {
     pub memory: sources::Memory,
     /// Only what this thread allocated.
     pub thread: Option<u32>,
+    /// Into how many units the work of a step goes.
+    pub units: Option<Units>,
     /// A view of all call sites.
     pub view: Option<views::Request>,
+}
+
+/// Units of work: `64 atoms`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Units {
+    pub count: f64,
+    /// One of them, `atom`; empty: not said.
+    pub unit: String,
 }
 
 /// Why there is no report at all.

@@ -13,6 +13,9 @@ struct Process {
     high: Bytes,
 }
 
+/// Generations looked up from a process.
+const DEEP: usize = 64;
+
 /// Fills `children_peak_bytes` of every phase of runs that have children here. `high`: the most resident of a run.
 pub fn in_phases(runs: &mut [Run], high: impl Fn(&Run) -> Bytes) {
     let (processes, of_run) = processes(runs, high);
@@ -20,9 +23,9 @@ pub fn in_phases(runs: &mut [Run], high: impl Fn(&Run) -> Bytes) {
     let mut below: Vec<Vec<usize>> = vec![Vec::new(); processes.len()];
     for child in 0..processes.len() {
         let mut above = processes[child].parent;
-        // A damaged trace can make a circle; no tree is as deep as there are processes.
-        for _ in 0..processes.len() {
-            let Some(parent) = above else { break };
+        // A damaged trace can make a circle, or a chain of any length.
+        for _ in 0..DEEP {
+            let Some(parent) = above.filter(|&parent| parent != child) else { break };
             below[parent].push(child);
             above = processes[parent].parent;
         }

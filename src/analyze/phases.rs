@@ -1,7 +1,8 @@
 //! What each phase needed, left behind and took.
 
+use super::Units;
 use super::heap;
-use super::report::{Latency, Mark, Mode, Phase};
+use super::report::{Latency, Mark, Mode, PerUnit, Phase};
 use super::steps::{self, Step, quantile};
 use crate::model::image::ImageEnd;
 use crate::model::phases::{Instance, Metric, PhasesEnd};
@@ -15,7 +16,7 @@ const SPANS: usize = 10_000;
 const MARKS_SHOWN: usize = 10_000;
 
 /// Phases in the order in which they began first, and how many more there were.
-pub fn phases(image: &ImageEnd, mode: Mode) -> (Vec<Phase>, u64) {
+pub fn phases(image: &ImageEnd, mode: Mode, units: Option<&Units>) -> (Vec<Phase>, u64) {
     let found = &image.phases;
     let mut groups: Vec<(&[String], &'static str, Vec<&Instance>)> = Vec::new();
     let mut by_path = std::collections::HashMap::new();
@@ -28,6 +29,11 @@ pub fn phases(image: &ImageEnd, mode: Mode) -> (Vec<Phase>, u64) {
         groups[at].2.push(instance);
     }
     let mut all: Vec<Phase> = groups.iter().map(|(path, source, times)| phase(image, mode, path, source, times)).collect();
+    if let Some(units) = units {
+        for phase in all.iter_mut().filter(|p| p.count >= steps::STEPS_MIN as u64) {
+            phase.per_unit = Some(PerUnit { unit: units.unit.clone(), median_s: phase.latency.median / units.count });
+        }
+    }
     let more = all.len().saturating_sub(PHASES_SHOWN);
     if more > 0 {
         let mut walls: Vec<f64> = all.iter().map(|p| p.wall_s).collect();
@@ -63,13 +69,18 @@ fn heap_of(p: &PhasesEnd, mode: Mode, i: &Instance) -> HeapOf {
     }
     let live = |edge: u32| p.edges.get(edge as usize).and_then(|e| e.live).unwrap_or_else(|| p.at(Metric::HeapLower, edge));
     let (begin, end) = (live(i.begin), live(i.end));
-    let lower = p.most(Metric::HeapLower, i).max(begin).max(end);
-    HeapOf { begin, end, lower, upper: p.most(Metric::HeapUpper, i).max(lower) }
+    // What a look tells of is the stretch before it. Where the begin was not looked at, the highest of the first stretch may have been before;
+    // where the end was not, the highest of the last may be told after it.
+    let noted = |edge: u32| p.is_noted(Metric::HeapUpper, edge);
+    let sure = if noted(i.begin) { p.most(Metric::HeapLower, i) } else { begin.max(end) };
+    let after = if noted(i.end) { None } else { p.next(Metric::HeapUpper, i.end) };
+    let lower = sure.max(begin).max(end);
+    HeapOf { begin, end, lower, upper: p.most(Metric::HeapUpper, i).max(after.unwrap_or(lower)).max(lower) }
 }
 
 /// The sum of a quantity over all times, where each is known.
-fn sum<T: std::iter::Sum>(times: &[&Instance], of: impl Fn(&Instance) -> Option<T>) -> Option<T> {
-    times.iter().map(|i| of(i)).sum()
+fn sum(times: &[&Instance], of: impl Fn(&Instance) -> Option<u64>) -> Option<u64> {
+    times.iter().try_fold(0u64, |sum, i| Some(sum.saturating_add(of(i)?)))
 }
 
 fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, times: &[&Instance]) -> Phase {
@@ -79,12 +90,18 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     let wall = |i: &Instance| (t(i.end) - t(i.begin)).seconds();
     let heaps: Vec<HeapOf> = times.iter().map(|i| heap_of(p, mode, i)).collect();
     let middle = |h: &HeapOf| h.lower + (h.upper - h.lower) / 2;
-    let highest = heaps.iter().max_by_key(|h| middle(h));
+    let highest = heaps.iter().zip(times).max_by_key(|(h, _)| middle(h));
+    let peak_time = highest.map_or((0.0, 0.0), |(_, i)| (t(i.begin).seconds_since(start), t(i.end).seconds_since(start)));
+    let highest = highest.map(|(h, _)| h);
     let peak = highest.map_or(0, middle);
     let bound = heaps.iter().map(|h| h.upper).max().unwrap_or(0).saturating_sub(peak).max(highest.map_or(0, |h| peak - h.lower));
-    let slack = if mode == Mode::Full { Some(Bytes(0)) } else { heap::slack_at_most(image) };
+    // Full mode: what other threads do with small blocks has no time of its own.
+    let slack = match mode {
+        Mode::Full => (image.counts.lanes.len() < 2).then_some(Bytes(0)),
+        _ => heap::slack_at_most(image),
+    };
     let most = |metric: Metric| times.iter().map(|i| p.most(metric, i)).max().unwrap_or(0);
-    let change = |metric: Metric| times.iter().map(|i| p.at(metric, i.end) - p.at(metric, i.begin)).sum::<i64>();
+    let change = |metric: Metric| times.iter().fold(0i64, |sum, i| sum.saturating_add(p.at(metric, i.end) - p.at(metric, i.begin)));
     let moved = |metric: Metric| Bytes::of_balance(change(metric));
     let gpu = image.gpu.is_some();
     let usage = |at: usize| {
@@ -93,8 +110,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
             Some(of(i.end)?[at].saturating_sub(of(i.begin)?[at]))
         })
     };
-    let sampled = |edge: u32| p.snapshots.contains_key(&t(edge).0);
-    let looked_at = times.iter().all(|i| sampled(i.begin) && sampled(i.end));
+    let looked_at = times.iter().all(|i| p.is_noted(Metric::Rss, i.begin) && p.is_noted(Metric::Rss, i.end));
     let all: Vec<Step> = times
         .iter()
         .zip(&heaps)
@@ -108,7 +124,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         .collect();
     let growth = steps::steps(&all);
     let wall_s: f64 = all.iter().map(|s| s.wall_s).sum();
-    let inner: u64 = times.iter().map(|i| i.inner_ns).sum();
+    let inner = times.iter().fold(0u64, |sum, i| sum.saturating_add(i.inner_ns));
     let rss = times.iter().filter_map(|i| rss_peak(p, i)).max();
     Phase {
         name: path.last().cloned().unwrap_or_default(),
@@ -124,7 +140,9 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         heap_begin_bytes: Bytes::of_balance(heaps.first().map_or(0, |h| h.begin)),
         heap_peak_bytes: Bytes::of_balance(peak),
         heap_peak_bound_bytes: slack.filter(|_| image.header.heap_seen != Some(false)).map(|slack| Bytes::of_balance(bound) + slack),
-        heap_persistent_bytes: heaps.iter().map(|h| h.end - h.begin).sum(),
+        peak_begin_s: peak_time.0,
+        peak_end_s: peak_time.1,
+        heap_persistent_bytes: heaps.iter().fold(0i64, |sum, h| sum.saturating_add(h.end.saturating_sub(h.begin))),
         heap_transient_bytes: heaps.iter().map(|h| Bytes::of_balance(middle(h) - h.begin.max(h.end))).max().unwrap_or_default(),
         rss_peak_bytes: rss.map(Bytes::of_balance),
         rss_persistent_bytes: looked_at.then(|| change(Metric::Rss)),
@@ -135,6 +153,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         pinned_peak_bytes: gpu.then(|| Bytes::of_balance(most(Metric::Pinned))),
         children_peak_bytes: None,
         growth_per_count_bytes: growth.as_ref().map(|g| g.0),
+        per_unit: None,
         steps: growth.map(|g| g.1),
         h2d_bytes: gpu.then(|| moved(Metric::H2d)),
         d2h_bytes: gpu.then(|| moved(Metric::D2h)),
@@ -157,7 +176,8 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
 fn rss_peak(p: &PhasesEnd, i: &Instance) -> Option<i64> {
     let (before, after) = (p.at(Metric::Hwm, i.begin), p.at(Metric::Hwm, i.end));
     let sampled = p.most(Metric::Rss, i);
-    let most = if after > before { sampled.max(after) } else { sampled };
+    let looked = p.is_noted(Metric::Hwm, i.begin) && p.is_noted(Metric::Hwm, i.end);
+    let most = if looked && after > before { sampled.max(after) } else { sampled };
     (most > 0).then_some(most)
 }
 

@@ -1,6 +1,6 @@
 //! What `analyze` says: the JSON contract as types. Outputs render these and compute nothing.
 //!
-//! Keys named in the contract (§7) are stable; the others may grow. `null` means "not known", never 0.
+//! Keys are stable from the first release on; there may be more. `null` means "not known", never 0.
 //! Times called `…_s` inside a run are seconds since the run's start.
 
 use std::collections::BTreeMap;

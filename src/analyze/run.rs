@@ -43,7 +43,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     let end = ending(h, seen, next_image);
     let events = heap::events(&image, mode);
     let maps = maps::maps(&image);
-    let (mut phases, more_phases) = phases::phases(&image, mode);
+    let (mut phases, more_phases) = phases::phases(&image, mode, options.units.as_ref());
     let samples = samples(&image);
     let wall_s = seen.last_t.seconds_since(Nanos(h.mono_ns));
     if phases.is_empty() {

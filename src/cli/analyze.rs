@@ -2,7 +2,7 @@
 
 use super::sites::Sites;
 use super::{bail_usage, exit, value};
-use crate::analyze::{self, Options};
+use crate::analyze::{self, Options, Units};
 use crate::model::load::Progress;
 use crate::output::text::{self, Style};
 use crate::output::{json, screen};
@@ -25,6 +25,8 @@ EXAMPLES
   memshim analyze trace.jsonl --by line           Python lines, with and without what they call
   memshim analyze trace.jsonl --sites --sort leaked --suppressions known.supp
   memshim analyze trace.jsonl --sites --at 1.5    what was live 1.5 s after the start
+  memshim analyze trace.jsonl --sites --phase solve      who held it at the peak of that phase
+  memshim analyze trace.jsonl --units '64 atoms'  steps: the time for one atom
   memshim analyze trace.jsonl --json | jq '.runs[0].heap.peak_bytes'
 
 EXIT STATUS 0 done, 2 usage, 3 a trace cannot be read; 141 who read the output went away.";
@@ -48,6 +50,10 @@ pub struct Analyze {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = value::bytes)]
     sizes: Vec<u64>,
 
+    /// How many units a step works on, '64 atoms' for example: phases that repeat get their time for one
+    #[arg(long, value_name = "N UNIT", value_parser = value::units)]
+    units: Option<Units>,
+
     /// The process to show on the screen [default: the one with the highest peak]
     #[arg(long, value_name = "PID", conflicts_with = "json")]
     pid: Option<u32>,
@@ -62,8 +68,9 @@ pub struct Analyze {
 
 impl Analyze {
     pub fn execute(self) -> anyhow::Result<u8> {
-        let mut options = Options { sizes: self.sizes.clone(), ..Options::default() };
+        let mut options = Options { sizes: self.sizes.clone(), units: self.units.clone(), ..Options::default() };
         self.sites.apply(&mut options)?;
+        self.sites.chosen.apply_phase(&self.traces, self.pid, &mut options)?;
         let report = with_progress(&self.traces, |progress| analyze::analyze(&self.traces, &options, progress))?;
         if let Some(pid) = self.pid.filter(|&pid| report.runs.iter().all(|r| r.pid != pid)) {
             let mut there: Vec<u32> = report.runs.iter().map(|r| r.pid).collect();

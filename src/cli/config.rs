@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::ffi::OsString;
 
 /// Settings that the shim reads, by the names of their variables in small letters.
-const SETTINGS: [(&str, &str); 11] = [
+const SETTINGS: [(&str, &str); 12] = [
     ("mode", "MEMSHIM_MODE"),
     ("interval", "MEMSHIM_INTERVAL"),
     ("big", "MEMSHIM_BIG"),
@@ -22,6 +22,7 @@ const SETTINGS: [(&str, &str); 11] = [
     ("stacks", "MEMSHIM_STACKS"),
     ("gpu_timing", "MEMSHIM_GPU_TIMING"),
     ("phase_py", "MEMSHIM_PHASE_PY"),
+    ("python_alloc", "MEMSHIM_PYTHON_ALLOC"),
 ];
 
 /// See the module.
@@ -74,7 +75,7 @@ fn text_of(value: &toml::Value) -> String {
         toml::Value::Array(all) => all.iter().map(text_of).collect::<Vec<_>>().join(","),
         toml::Value::Integer(n) => n.to_string(),
         toml::Value::Float(n) => n.to_string(),
-        toml::Value::Boolean(b) => b.to_string(),
+        toml::Value::Boolean(b) => (*b as u8).to_string(),
         // What the shim then says it does not understand.
         toml::Value::Datetime(_) | toml::Value::Table(_) => format!("{value:?}"),
     }
@@ -86,13 +87,15 @@ mod tests {
 
     #[test]
     fn a_file_has_settings_and_rules() {
-        let c: Config =
-            toml::from_str("mode = \"full\"\nbig = 4096\nexclude = [\"git\", \"make\"]\nphase_on = ['^a\\d']\nmood = 1").unwrap();
+        let c: Config = toml::from_str(
+            "mode = \"full\"\npython_alloc = true\nbig = 4096\nexclude = [\"git\", \"make\"]\nphase_on = ['^a\\d']\nmood = 1",
+        )
+        .unwrap();
         assert_eq!(c.phase_on, ["^a\\d"]);
         assert_eq!(c.unknown().collect::<Vec<_>>(), ["mood"]);
         let set = c.completed(vec![("MEMSHIM_BIG", "1".into())]);
         let set: Vec<String> = set.iter().map(|(k, v)| format!("{k}={}", v.display())).collect();
-        assert_eq!(set, ["MEMSHIM_BIG=1", "MEMSHIM_MODE=full", "MEMSHIM_EXCLUDE=git,make"]);
+        assert_eq!(set, ["MEMSHIM_BIG=1", "MEMSHIM_MODE=full", "MEMSHIM_EXCLUDE=git,make", "MEMSHIM_PYTHON_ALLOC=1"]);
         assert!(toml::from_str::<Config>("phase_on = 3").is_err());
     }
 }

@@ -69,6 +69,7 @@ impl Export {
         let mut options = Options::default();
         self.chosen.apply(&mut options)?;
         self.symbols.apply(&mut options)?;
+        self.chosen.apply_phase(&self.traces, self.pid, &mut options)?;
         if self.to == Format::Pprof && self.output.is_none() && io::stdout().is_terminal() {
             bail_usage!("pprof's format is not for a terminal: name a file with -o");
         }

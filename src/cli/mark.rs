@@ -1,6 +1,6 @@
 //! `memshim mark`: says from outside what a program is doing.
 
-use super::exit;
+use super::{bail_usage, exit};
 use crate::launch::{locate, outside, side};
 use crate::trace::marks::What;
 use anyhow::Context;
@@ -42,7 +42,7 @@ pub struct Mark {
     #[arg(long, conflicts_with = "next")]
     end: bool,
 
-    /// The phases begun by marks end, and this one begins
+    /// The phase that the last --next began ends, and this one begins
     #[arg(long)]
     next: bool,
 }
@@ -53,7 +53,7 @@ impl Mark {
         let t = outside::monotonic_ns();
         let name = self.name.clone().unwrap_or_default();
         if name.is_empty() && !self.end {
-            anyhow::bail!("a mark needs a name");
+            bail_usage!("a mark needs a name: memshim mark PID NAME");
         }
         let (pid, found) = locate::of_or_below(self.pid)?;
         let line = side::edge(t, self.what(), name.as_bytes(), "mark");

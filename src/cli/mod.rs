@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Exit codes of the reading verbs (`docs`: contract §2). `run` exits as its target did.
+/// Exit codes of the reading verbs (docs/guide.md). `run` exits as its target did.
 pub mod exit {
     pub const DONE: u8 = 0;
     pub const USAGE: u8 = 2;

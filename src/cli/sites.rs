@@ -1,10 +1,12 @@
 //! Flags about call sites, common to the verbs that read traces.
 
+use super::analyze::with_progress;
 use super::{Usage, bail_usage, value};
-use crate::analyze::Options;
+use crate::analyze::report::Phase;
 use crate::analyze::sources::Memory;
 use crate::analyze::suppressions::Suppressions;
 use crate::analyze::views::{By, Measure, Request};
+use crate::analyze::{self, Options};
 use crate::model::sites::Instant;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -33,7 +35,7 @@ pub struct Sites {
     top: usize,
 
     #[command(flatten)]
-    chosen: Chosen,
+    pub chosen: Chosen,
 
     #[command(flatten)]
     pub symbols: Symbols,
@@ -53,6 +55,10 @@ pub struct Chosen {
     /// Say what was live so many seconds after the start, instead of at the peak; `1.5..3`: at the peak between these times
     #[arg(long, value_name = "SECONDS", value_parser = instant, allow_negative_numbers = true)]
     at: Option<Instant>,
+
+    /// Say what was live at the peak of this phase: its name, or `outer/inner`; of one that repeats, of the time that needed most
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["at", "thread"])]
+    phase: Option<String>,
 
     /// Only what this thread allocated (of the heap or Python's blocks), at its own peak unless --at says another instant
     #[arg(long, value_name = "TID")]
@@ -160,6 +166,30 @@ impl Chosen {
         if let Some(file) = &self.suppressions {
             options.suppressions = Suppressions::read(file).map_err(|e| Usage(format!("--suppressions {e}")))?;
         }
+        Ok(())
+    }
+}
+
+impl Chosen {
+    /// Finds the phase that is asked for, in the traces themselves: its time is the instant. Of several processes' the highest.
+    pub fn apply_phase(&self, traces: &[PathBuf], pid: Option<u32>, options: &mut Options) -> anyhow::Result<()> {
+        let Some(wanted) = &self.phase else { return Ok(()) };
+        if options.memory == Memory::Maps {
+            bail_usage!("--phase: of maps only what was mapped at their peak is known; leave it out with --memory maps");
+        }
+        let report = with_progress(traces, |progress| analyze::analyze(traces, &Options::default(), progress))?;
+        let phases = || report.runs.iter().filter(|r| pid.is_none_or(|p| r.pid == p)).flat_map(|r| &r.phases);
+        let fits = |p: &&Phase| p.name == *wanted || p.path.join("/") == *wanted;
+        let Some(phase) = phases().filter(fits).max_by_key(|p| p.heap_peak_bytes) else {
+            let mut names: Vec<&str> = phases().map(|p| p.name.as_str()).collect();
+            names.dedup();
+            names.truncate(8);
+            let there = if names.is_empty() { "there are none".to_owned() } else { format!("there are {}", names.join(", ")) };
+            bail_usage!("--phase {wanted}: no such phase in these traces; {there}");
+        };
+        // A float's rounding must not leave the edges out.
+        let ns = |s: f64| (s * 1e9).max(0.0) as u64;
+        options.instant = Instant::PeakWithin(ns(phase.peak_begin_s), ns(phase.peak_end_s).saturating_add(1));
         Ok(())
     }
 }

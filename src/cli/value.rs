@@ -1,5 +1,6 @@
 //! Values of flags: sizes and times, by the same grammar as in the variables that the shim reads.
 
+use crate::analyze::Units;
 use memshim_format::value;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -17,6 +18,17 @@ pub fn some_bytes(text: &str) -> Result<u64, String> {
 /// A number of rows to show.
 pub fn rows(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("`{text}` is not a number of rows: write 1 or more"))
+}
+
+/// Units of work: `64`, `64 atoms`.
+pub fn units(text: &str) -> Result<Units, String> {
+    let (count, unit) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
+    let count = count.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
+    // `64 atoms` is the cost of one atom.
+    let one = unit.trim().strip_suffix('s').unwrap_or(unit.trim());
+    count
+        .map(|count| Units { count, unit: one.to_owned() })
+        .ok_or_else(|| format!("`{text}` is no number of units: write '64 atoms' for example"))
 }
 
 /// Names of programs, as globs between commas.

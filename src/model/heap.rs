@@ -68,6 +68,8 @@ pub struct Heap {
     /// Edges of phases that the replay has not come to, and what of each phase was freed straight after.
     edges: Vec<HeapEdge>,
     settling: HashMap<u32, i64>,
+    /// Edges of the group before: where they are among those found, their time, and the lane that they have a place in.
+    recent: Vec<(usize, u64, Option<u32>)>,
     /// Settled bytes before the group that is being read, and the most in one group.
     settled: (u64, u64),
 }
@@ -129,6 +131,7 @@ impl Heap {
             settled: (0, 0),
             edges: Vec::new(),
             settling: HashMap::new(),
+            recent: Vec::new(),
         }
     }
 
@@ -178,6 +181,7 @@ impl Heap {
     /// Reads one line. False where nothing of it can be used.
     pub fn read(&mut self, ev: &Ev, stacks: &mut Stacks, threads: &mut ThreadBook) -> bool {
         if self.group != Some(ev.g) {
+            self.end_at_next(ev);
             self.end_group(stacks.sites(), threads);
             self.group = Some(ev.g);
         }
@@ -246,6 +250,28 @@ impl Heap {
         true
     }
 
+    /// Lanes are read one after another: what others did before an edge can stand in the group after the edge's. It belongs to the level there.
+    fn complete_recent(&mut self, batches: &[Batch]) {
+        for (at, t, lane) in std::mem::take(&mut self.recent) {
+            let others = batches.iter().filter(|b| Some(b.lane) != lane);
+            let late: i64 = others.flat_map(|b| &b.steps.requested[..merge::steps_until(&b.windows, t)]).sum();
+            if let Some(found) = self.requested.found.get_mut(at) {
+                found.level = found.level.wrapping_add(late);
+                found.most = found.most.max(found.level);
+            }
+        }
+    }
+
+    /// What a lane's batch has of events ended before those of its next one began: where that has a stamp of its own, it says when.
+    fn end_at_next(&mut self, next: &Ev) {
+        let of_lane = self.batches.iter_mut().find(|b| b.lane == next.lane);
+        if let Some(last) = of_lane.and_then(|b| b.windows.last_mut())
+            && next.t0 > last.t0
+        {
+            last.t1 = last.t1.min(next.t0);
+        }
+    }
+
     fn end_group(&mut self, sites: usize, threads: &mut ThreadBook) {
         if self.batches.is_empty() {
             return;
@@ -257,7 +283,11 @@ impl Heap {
         }
         self.settled = (self.totals.settled_bytes, self.settled.1.max(self.totals.settled_bytes - self.settled.0));
         let end = batches.iter().map(|b| b.t1).max().unwrap_or(0);
+        self.complete_recent(&batches);
         let cuts = self.cuts(&mut batches, end);
+        let of_edge: HashMap<u32, (u64, Option<u32>)> =
+            cuts.iter().map(|c| (c.edge, (c.t, c.place.map(|(batch, _)| batches[batch].lane)))).collect();
+        let found = self.requested.found.len();
         let windows: Vec<&[Window]> = batches.iter().map(|b| b.windows.as_slice()).collect();
         let runs = LazyCell::new(|| merge::order(&windows));
         for b in &batches {
@@ -275,6 +305,10 @@ impl Heap {
             let played: Vec<Played> =
                 batches.iter().map(|b| Played { lane: b.lane, windows: &b.windows, changes: &b.steps.requested }).collect();
             self.requested.play_cut(&played, end, &runs, cuts);
+        }
+        if batches.len() > 1 || self.lanes.len() > 1 {
+            let new = self.requested.found.iter().enumerate().skip(found);
+            self.recent.extend(new.filter_map(|(at, f)| of_edge.get(&f.edge).map(|(t, lane)| (at, *t, *lane))));
         }
         play(&mut self.usable, |s| &s.usable);
         if let Some(slack) = &mut self.slack {

@@ -1,4 +1,8 @@
-//! One image of one process: every line it wrote, taken in one after another, then what they amount to.
+//! One image of one process: every line it wrote, taken in one after another, then what they amount to ([`end`]).
+
+mod end;
+
+pub use end::{Ended, ImageEnd};
 
 use std::collections::BTreeMap;
 
@@ -63,73 +67,6 @@ pub struct Image {
     end: Ended,
 }
 
-/// What needs no further work at the end.
-#[derive(Clone, Debug, Default)]
-pub struct Ended {
-    pub end: Option<End>,
-    pub outside: Option<Value>,
-    pub children: Vec<(String, u32)>,
-    /// Children in all; `children` holds the first of them.
-    pub child_count: u64,
-    /// Said that it is about to become another image.
-    pub exec_announced: bool,
-    pub notes: Vec<String>,
-    /// Recording was lowered: the trace neared its cap, or could not be written any more.
-    pub lowered: Vec<Lowered>,
-    /// Every call was an event before.
-    pub full_before: bool,
-    /// Lost events by reason.
-    pub lost: BTreeMap<String, u64>,
-    pub first_t: Option<Nanos>,
-    pub last_t: Nanos,
-    pub rss_peak: Option<Rss>,
-    /// Its live heap, what was inherited included, where the snapshot said.
-    pub rss_peak_heap: Option<Bytes>,
-    pub rss_last: Option<Rss>,
-    /// Most that the first thread's stack took.
-    pub main_stack: Bytes,
-    pub hwm: Bytes,
-    pub snapshots: Vec<Value>,
-    /// Processor time of the process, its images before this one included, at the first look and at the last; ns.
-    pub cpu_first: Option<u64>,
-    pub cpu_last: Option<u64>,
-    /// `children` of the last snapshot.
-    pub children_usage: Option<Value>,
-    pub own: Option<Value>,
-    pub bad_kinds: u64,
-    /// Lines of a known type in which nothing could be used.
-    pub useless: u64,
-    /// Part of it came from a spool.
-    pub recovered: bool,
-    /// It was still there when the trace was read: what its rings hold is not in it.
-    pub running: bool,
-    /// A Python whose frames memshim does not know how to read.
-    pub python_unread: bool,
-}
-
-/// An image, finished.
-pub struct ImageEnd {
-    pub header: Header,
-    /// What the side file says of it, but for edges.
-    pub marks: Facts,
-    pub heap: HeapEnd,
-    pub kinds: KindTable,
-    pub totals: Totals,
-    pub doubled: u64,
-    pub counts: Counts,
-    pub threads: Vec<ThreadUse>,
-    pub threads_total: u64,
-    pub maps: MapsEnd,
-    /// `None` where no driver was called.
-    pub gpu: Option<GpuEnd>,
-    pub phases: PhasesEnd,
-    /// `None` where Python's own blocks are not recorded.
-    pub python: Option<PythonEnd>,
-    pub stacks: Stacks,
-    pub timeline: Timeline,
-    pub seen: Ended,
-}
-
 /// Children and notes remembered one by one.
 const LISTED: usize = 10_000;
 
@@ -159,7 +96,7 @@ impl Image {
             threads: ThreadBook::default(),
             maps: MapFeed::new(header.page),
             gpu: Gpu::new(instant),
-            phases: PhaseBook::default(),
+            phases: PhaseBook::new(inherited),
             python: header.python_fns.is_some().then(|| Box::new(PythonHeap::new(&header, sites, interest.by_thread))),
             timeline,
             snapshots_max: interest.snapshots.max(3),
@@ -305,11 +242,12 @@ impl Image {
         self.at(thread.t);
         if thread.what == "start" {
             self.gpu.thread(thread.lane, thread.tid);
-            self.phases.thread(thread.lane, thread.t);
         }
         match thread.what.as_str() {
+            // Said again by a spool.
             "start" if self.threads.knows(thread) => {}
             "start" => {
+                self.phases.thread(thread.lane, thread.t);
                 let full = self.header.mode == "full";
                 let uses = self.threads.uses(thread.lane);
                 let handed = uses && self.heap.hand_over(thread.lane, thread.seq, thread.tid);
@@ -318,7 +256,12 @@ impl Image {
                 }
                 self.threads.start(thread, uses && (!full || handed));
             }
-            "name" | "end" => self.threads.name(thread),
+            "name" | "end" => {
+                if thread.what == "end" {
+                    self.phases.thread(thread.lane, thread.t);
+                }
+                self.threads.name(thread);
+            }
             _ => self.end.useless += 1,
         }
     }
@@ -380,7 +323,7 @@ impl Image {
         }
         self.end.snapshots.push(snap);
         if self.end.snapshots.len() > 2 * self.snapshots_max {
-            self.end.snapshots = thinned(std::mem::take(&mut self.end.snapshots), self.snapshots_max);
+            self.end.snapshots = end::thinned(std::mem::take(&mut self.end.snapshots), self.snapshots_max);
         }
     }
 
@@ -436,67 +379,12 @@ impl Image {
         self.marks.cut_at(t);
         self.edges.cut_at(t);
     }
-
-    /// The lines are all read.
-    pub fn finish(mut self) -> ImageEnd {
-        let doubled = self.heap.doubled;
-        let last = self.edges.last().max(Some(self.end.last_t.0)).unwrap_or(0);
-        self.edges.feed(u64::MAX, &mut self.phases);
-        self.phases.close_open(last);
-        self.heap.expect(&mut self.phases.due);
-        let mut nobody = ThreadBook::default();
-        let threads = if self.header.mode == "full" { &mut self.threads } else { &mut nobody };
-        let (mut heap, kinds, totals) = self.heap.finish(self.stacks.sites(), threads);
-        let totals = match self.before {
-            // That frees and allocations do not find each other from then on says nothing new. Which frees before were of unknown blocks
-            // cannot be told either: what would have settled them may be left out.
-            Some(Totals { unmatched, unknown_kinds, gap_allocs, .. }) => {
-                Totals { unknown_frees: 0, unknown_bytes: 0, unmatched, unknown_kinds, gap_allocs, ..totals }
-            }
-            None => totals,
-        };
-        let python = self.python.map(|python| python.finish(self.stacks.sites()));
-        let (threads, threads_total) = self.threads.finish();
-        let maps = self.maps.finish(&mut self.timeline, &mut self.phases);
-        let gpu = self.gpu.finish(self.end.last_t.0, &mut self.phases);
-        let phases = self.phases.finish(std::mem::take(&mut heap.phases));
-        self.end.snapshots = thinned(self.end.snapshots, self.snapshots_max);
-        ImageEnd {
-            header: self.header,
-            marks: self.marks,
-            heap,
-            kinds,
-            totals,
-            doubled,
-            counts: self.counts,
-            threads,
-            threads_total,
-            maps,
-            gpu,
-            phases,
-            python,
-            stacks: self.stacks,
-            timeline: self.timeline,
-            seen: self.end,
-        }
-    }
 }
 
 /// User and system time of a `rusage` object, in nanoseconds.
 pub fn cpu_of_usage(usage: &Value) -> Option<u64> {
     let ns = |key: &str| usage.get(key).and_then(Value::as_u64);
     ns("utime_ns")?.checked_add(ns("stime_ns")?)
-}
-
-/// The first, the last, and evenly chosen ones between, at most `most`.
-fn thinned(all: Vec<Value>, most: usize) -> Vec<Value> {
-    let n = all.len();
-    if n <= most {
-        return all;
-    }
-    let mut keep = vec![false; n];
-    (0..most).for_each(|i| keep[i * (n - 1) / (most - 1)] = true);
-    all.into_iter().zip(keep).filter_map(|(v, k)| k.then_some(v)).collect()
 }
 
 /// Name of a counted function: the header's, else this version's.

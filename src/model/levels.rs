@@ -31,6 +31,10 @@ pub struct AtEdges {
     pub level: Vec<i64>,
     /// By edge: the most since the edge before, both levels included.
     pub most: Vec<i64>,
+    /// By edge: a note stands at its very time.
+    pub noted: Vec<bool>,
+    /// By edge: the most that the next note tells of, where there is one: part of its stretch is before the edge.
+    pub next: Vec<Option<i64>>,
 }
 
 impl Levels {
@@ -70,14 +74,18 @@ impl Levels {
     pub fn at(mut self, edges: impl Iterator<Item = u64>) -> AtEdges {
         self.notes.sort_by_key(|n| n.t);
         let mut notes = self.notes.into_iter().peekable();
-        let (mut level, mut all) = (self.base, AtEdges::default());
+        let (mut level, mut all, mut at) = (self.base, AtEdges::default(), None);
         for t in edges {
             let mut most = level;
+            let mut noted = false;
             while let Some(note) = notes.next_if(|n| n.t <= t) {
-                (level, most) = (note.level, most.max(note.most));
+                (level, most, noted) = (note.level, most.max(note.most), note.t == t);
             }
             all.level.push(level);
             all.most.push(most);
+            all.noted.push(noted || at == Some(t));
+            at = noted.then_some(t).or(at);
+            all.next.push(notes.peek().map(|n| n.most));
         }
         all
     }
@@ -141,7 +149,8 @@ mod tests {
         levels.note(10, 7);
         levels.note_most(40, 1, 9);
         let at = levels.at([5, 10, 20, 40, 50].into_iter());
-        assert_eq!(at, AtEdges { level: vec![0, 7, 7, 1, 1], most: vec![0, 7, 7, 9, 1] });
+        assert_eq!((&at.level, &at.most), (&vec![0, 7, 7, 1, 1], &vec![0, 7, 7, 9, 1]));
+        assert_eq!((&at.noted, &at.next), (&vec![false, true, false, true, false], &vec![Some(7), Some(5), Some(5), None, None]));
         let tree = at.tree();
         assert_eq!((at.between(&tree, 1, 2), at.between(&tree, 2, 4), at.between(&tree, 4, 4)), (7, 9, 1));
     }

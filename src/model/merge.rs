@@ -45,7 +45,8 @@ pub fn windows(stamps: &[u64], tick_ns: u64, steps: usize, t0: u64, t1: u64) -> 
 
 /// Splits the window that step `at` is in: what comes before it happened before `t`, what follows after.
 pub fn split_at_step(windows: &mut Vec<Window>, at: usize, t: u64) {
-    if let Some(i) = windows.iter().position(|w| w.steps.start < at && at < w.steps.end) {
+    let i = windows.partition_point(|w| w.steps.end <= at);
+    if windows.get(i).is_some_and(|w| w.steps.start < at) {
         let w = windows[i].clone();
         let t = t.clamp(w.t0, w.t1);
         windows[i] = Window { steps: w.steps.start..at, t0: w.t0, t1: t };
@@ -55,10 +56,17 @@ pub fn split_at_step(windows: &mut Vec<Window>, at: usize, t: u64) {
 
 /// The same at a time, where steps lie on both sides of it.
 pub fn split_at_time(windows: &mut Vec<Window>, t: u64) {
-    if let Some(w) = windows.iter().find(|w| w.t0 <= t && t < w.t1) {
+    if let Some(w) = windows.get(windows.partition_point(|w| w.t1 <= t)).filter(|w| w.t0 <= t) {
         let at = due_until(w, t);
         split_at_step(windows, at, t);
     }
+}
+
+/// How many of a batch's steps happened until `t`.
+pub fn steps_until(windows: &[Window], t: u64) -> usize {
+    let i = windows.partition_point(|w| w.t1 <= t);
+    let whole = i.checked_sub(1).and_then(|i| windows.get(i)).map_or(0, |w| w.steps.end);
+    windows.get(i).filter(|w| w.t0 <= t).map_or(whole, |w| due_until(w, t).max(whole))
 }
 
 /// Time of step `at` of a window, steps spread evenly.
@@ -153,6 +161,7 @@ mod tests {
         split_at_time(&mut w, 1950);
         let got: Vec<_> = w.iter().map(|w| (w.steps.clone(), w.t0, w.t1)).collect();
         assert_eq!(got, [(0..10, 1000, 1900), (10..25, 1900, 1950), (25..40, 1950, 2000)]);
+        assert_eq!([999, 1000, 1900, 1951, 2000, 3000].map(|t| steps_until(&w, t)), [0, 0, 10, 25, 40, 40]);
         split_at_step(&mut w, 40, 2000);
         split_at_step(&mut w, 0, 0);
         split_at_time(&mut w, 3000);

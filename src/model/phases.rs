@@ -2,7 +2,11 @@
 //!
 //! An edge of a thread's own has its place among the thread's heap events ([`super::heap`] plays it there). One from outside (a mark, a line of
 //! output) has its time only. Phases of a thread nest; an end closes the innermost open phase of its source and domain, whatever else is
-//! open. Names can come after their edges, so paths are made of numbers until the end.
+//! open. Names can come after their edges, so paths are made of numbers until the [`end`].
+
+mod end;
+
+pub use end::{HeapLevels, Path, PhasesEnd};
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,6 +18,10 @@ use crate::trace::phase::{EdgeRow, PhaseRow, What};
 
 /// Edges kept at most; later ones are counted.
 const EDGES: usize = 1 << 22;
+/// Phases open inside each other; deeper ones are counted.
+const DEEP: usize = 256;
+/// No machine has more.
+const BYTES_MAX: i64 = 1 << 48;
 /// Snapshots of edges kept.
 const SNAPSHOTS: usize = 1 << 10;
 /// Names kept, and bytes of one.
@@ -123,16 +131,29 @@ enum Who {
     Outside(u8),
 }
 
+/// A name on its way: domain and text, and the piece of each that comes next.
+#[derive(Default)]
+struct Named {
+    domain: String,
+    text: String,
+    next: [u64; 2],
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct PhaseBook {
-    names: HashMap<u32, (String, String)>,
+    /// Usable bytes that were live at the fork: edges know of what this process allocated itself.
+    inherited: i64,
+    names: HashMap<u32, Named>,
     texts: Vec<String>,
+    text_of: HashMap<String, u32>,
     steps: Vec<Step>,
     paths: HashMap<Step, u32>,
     edges: Vec<Edge>,
     instances: Vec<Instance>,
     open: HashMap<Who, Vec<Open>>,
+    /// Open phases that are nested too deep to be kept, by source.
+    too_deep: HashMap<(Who, u8), u32>,
     ranges: HashMap<u64, Open>,
     marks: Vec<(u64, u8, Name)>,
     /// Latest edge of a lane.
@@ -151,44 +172,12 @@ pub struct PhaseBook {
     unmatched: u64,
 }
 
-/// Phases at the end.
-#[derive(Default)]
-pub struct PhasesEnd {
-    /// By time.
-    pub edges: Vec<Edge>,
-    pub instances: Vec<Instance>,
-    pub paths: Vec<Path>,
-    /// Full mode: requested bytes, by edge, in the order in which the replay met them.
-    pub heap: HeapLevels,
-    metrics: [AtEdges; METRICS],
-    trees: [RangeMax; METRICS],
-    /// Snapshots at edges, by time.
-    pub snapshots: BTreeMap<u64, Value>,
-    /// Time, source, name.
-    pub marks: Vec<(u64, &'static str, String)>,
-    pub left_out: u64,
-    pub unknown: u64,
-    pub unmatched: u64,
-}
-
-/// A phase's name, source, and the names of those around it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path {
-    pub names: Vec<String>,
-    pub source: &'static str,
-}
-
-/// Requested bytes at the edges, as the replay met them.
-#[derive(Default)]
-pub struct HeapLevels {
-    at: AtEdges,
-    tree: RangeMax,
-    /// Where an edge is in that order.
-    position: Vec<Option<u32>>,
-    settling: Vec<i64>,
-}
-
 impl PhaseBook {
+    /// Of a process that inherited so many usable bytes.
+    pub fn new(inherited: i64) -> Self {
+        PhaseBook { inherited, ..PhaseBook::default() }
+    }
+
     /// Whether any edge was seen.
     pub fn is_empty(&self) -> bool {
         self.edges.is_empty()
@@ -198,13 +187,19 @@ impl PhaseBook {
     pub fn add(&mut self, row: PhaseRow, again: bool) {
         match row {
             PhaseRow::Other => self.unknown += 1,
-            PhaseRow::Name { of_domain, number, text } => {
+            PhaseRow::Name { of_domain, number, piece, text } => {
                 if self.names.len() < NAMES || self.names.contains_key(&number) {
-                    let (domain, name) = self.names.entry(number).or_default();
-                    let to = if of_domain { domain } else { name };
-                    // Pieces come in order; a name that is told again begins anew.
-                    if to.len() + text.len() <= NAME_LEN && !(again && to.ends_with(&text)) {
+                    let name = self.names.entry(number).or_default();
+                    let to = if of_domain { &mut name.domain } else { &mut name.text };
+                    let next = &mut name.next[of_domain as usize];
+                    // Told again, by another thread or a spool, it begins anew.
+                    if piece == 0 {
+                        to.clear();
+                        *next = 0;
+                    }
+                    if piece == *next && to.len() + text.len() <= NAME_LEN {
                         to.push_str(&text);
+                        *next += 1;
                     }
                 }
             }
@@ -219,7 +214,7 @@ impl PhaseBook {
         }
         *latest = (*latest).max(row.t);
         let place = Some((row.lane, row.group, row.at));
-        let live = i64::try_from(row.live).ok();
+        let live = Some(row.live.clamp(-BYTES_MAX, BYTES_MAX).saturating_add(self.inherited));
         let name = Name::Number(row.name);
         match row.what {
             What::Mark => self.mark(row.t, row.source, name),
@@ -229,16 +224,26 @@ impl PhaseBook {
                 self.begin(who, row.range, Open { path: 0, begin, seq: row.seq, source: row.source, name, inner_ns: 0 });
             }
             What::End | What::Return => {
+                if row.range == 0 && self.was_too_deep(Who::Lane(row.lane), row.source) {
+                    return;
+                }
                 let Some(open) = self.take(Who::Lane(row.lane), row.range, row.source, row.name) else {
                     self.unmatched += 1;
                     return;
                 };
                 let since = (row.what == What::Return).then_some(open.seq);
                 if let Some(end) = self.put(Edge { t: row.t, live, usage: row.usage }, place, since) {
-                    self.close(Who::Lane(row.lane), &open, end, true);
+                    self.close((row.range == 0).then_some(Who::Lane(row.lane)), &open, end, true);
                 }
             }
         }
+    }
+
+    /// Whether an end is that of a phase that was left out for its depth: those inside end first.
+    fn was_too_deep(&mut self, who: Who, source: u8) -> bool {
+        let Some(n) = self.too_deep.get_mut(&(who, source)).filter(|n| **n > 0) else { return false };
+        *n -= 1;
+        true
     }
 
     /// Edges from outside may come: levels before the first one are needed.
@@ -259,6 +264,9 @@ impl PhaseBook {
                 self.begin(who, 0, Open { path: 0, begin, seq: 0, source, name: text, inner_ns: 0 });
             }
             What::End | What::Return => {
+                if self.was_too_deep(who, source) {
+                    return;
+                }
                 let open = self.open.get_mut(&who).and_then(|all| {
                     let at = all.iter().rposition(|o| name.is_empty() || o.name == text)?;
                     Some(all.remove(at))
@@ -268,18 +276,23 @@ impl PhaseBook {
                     return;
                 };
                 if let Some(end) = self.put(edge, None, None) {
-                    self.close(who, &open, end, true);
+                    self.close(Some(who), &open, end, true);
                 }
             }
         }
     }
 
     fn text(&mut self, name: &str) -> Name {
-        let at = self.texts.iter().position(|t| t == name).unwrap_or_else(|| {
-            self.texts.push(name.to_owned());
-            self.texts.len() - 1
-        });
-        Name::Text(at as u32)
+        if let Some(&at) = self.text_of.get(name) {
+            return Name::Text(at);
+        }
+        let at = self.texts.len().min(NAMES) as u32;
+        if self.texts.len() < NAMES {
+            let name: String = name.chars().take(NAME_LEN).collect();
+            self.texts.push(name.clone());
+            self.text_of.insert(name, at);
+        }
+        Name::Text(at)
     }
 
     fn mark(&mut self, t: u64, source: u8, name: Name) {
@@ -302,6 +315,11 @@ impl PhaseBook {
     }
 
     fn begin(&mut self, who: Who, range: u64, mut open: Open) {
+        if range == 0 && self.open.get(&who).is_some_and(|all| all.len() >= DEEP) {
+            *self.too_deep.entry((who, open.source)).or_default() += 1;
+            self.left_out += 1;
+            return;
+        }
         let parent = if range == 0 { self.open.get(&who).and_then(|all| all.last()).map(|o| o.path) } else { None };
         let step = Step { parent, name: open.name, source: open.source };
         let next = self.steps.len() as u32;
@@ -312,7 +330,7 @@ impl PhaseBook {
         if range == 0 {
             self.open.entry(who).or_default().push(open);
         } else if let Some(old) = self.ranges.insert(range, open) {
-            self.close(who, &old, open.begin, false);
+            self.close(None, &old, open.begin, false);
         }
     }
 
@@ -322,26 +340,28 @@ impl PhaseBook {
         }
         let all = self.open.get_mut(&who)?;
         let text = |number: u32| self.names.get(&number);
-        let wanted = text(domain).map_or("", |(_, name)| name.as_str());
+        let wanted = text(domain).map_or("", |name| name.text.as_str());
         let is_in = |o: &Open| match o.name {
-            Name::Number(n) => text(n).map_or("", |(domain, _)| domain.as_str()) == wanted,
+            Name::Number(n) => text(n).map_or("", |name| name.domain.as_str()) == wanted,
             Name::Text(_) => wanted.is_empty(),
         };
         let at = all.iter().rposition(|o| o.source == source && is_in(o))?;
         Some(all.remove(at))
     }
 
-    fn close(&mut self, who: Who, open: &Open, end: u32, ended: bool) {
+    /// `who`: on whose thread it was nested; ranges are on nobody's.
+    fn close(&mut self, who: Option<Who>, open: &Open, end: u32, ended: bool) {
         let ns = |edge: u32| self.edges.get(edge as usize).map_or(0, |e| e.t);
         let wall = ns(end).saturating_sub(ns(open.begin));
         self.instances.push(Instance { path: open.path, begin: open.begin, end, inner_ns: open.inner_ns.min(wall), ended });
         // The time is inside of what was open around it.
-        if let Some(outer) = self.open.get_mut(&who).and_then(|all| all.iter_mut().rev().find(|o| o.begin < open.begin)) {
+        let around = who.and_then(|who| self.open.get_mut(&who));
+        if let Some(outer) = around.and_then(|all| all.iter_mut().rev().find(|o| o.begin < open.begin)) {
             outer.inner_ns = outer.inner_ns.saturating_add(wall);
         }
     }
 
-    /// Another thread uses the lane from here on: what the one before had open goes no further.
+    /// The lane's thread ends, or another uses the lane from here on: what is open goes no further.
     pub fn thread(&mut self, lane: u32, t: u64) {
         self.close_all(Who::Lane(lane), t);
     }
@@ -349,8 +369,9 @@ impl PhaseBook {
     fn close_all(&mut self, who: Who, t: u64) {
         while let Some(open) = self.open.get_mut(&who).and_then(Vec::pop) {
             let Some(end) = self.put(Edge { t, live: None, usage: None }, None, None) else { return };
-            self.close(who, &open, end, false);
+            self.close(Some(who), &open, end, false);
         }
+        self.too_deep.retain(|(of, _), _| *of != who);
     }
 
     /// The same of calls, which come in the order of their effects: one that began before another and took effect after it is noted at that
@@ -364,7 +385,7 @@ impl PhaseBook {
 
     /// A metric has this level from `t` on.
     pub fn note(&mut self, metric: Metric, t: u64, level: u64) {
-        let level = i64::try_from(level).unwrap_or(i64::MAX);
+        let level = i64::try_from(level).unwrap_or(i64::MAX).min(BYTES_MAX << 8);
         self.note_most(metric, t, level, level);
     }
 
@@ -396,85 +417,8 @@ impl PhaseBook {
         open.into_iter().for_each(|who| self.close_all(who, last));
         for (_, open) in std::mem::take(&mut self.ranges) {
             let Some(end) = self.put(Edge { t: last, live: None, usage: None }, None, None) else { return };
-            self.close(Who::Outside(0), &open, end, false);
+            self.close(None, &open, end, false);
         }
-    }
-
-    /// All lines have been read; `heap` is what the replay found.
-    pub fn finish(self, heap: Vec<HeapAt>) -> PhasesEnd {
-        let mut order: Vec<u32> = (0..self.edges.len() as u32).collect();
-        order.sort_by_key(|e| self.edges[*e as usize].t);
-        let mut place = vec![0; order.len()];
-        order.iter().enumerate().for_each(|(at, e)| place[*e as usize] = at as u32);
-        let edges: Vec<Edge> = order.iter().map(|e| self.edges[*e as usize]).collect();
-        let times = || edges.iter().map(|e| e.t);
-        let metrics = self.levels.map(|levels| levels.at(times()));
-        let trees = std::array::from_fn(|m| metrics[m].tree());
-        let mut heap_levels = HeapLevels { position: vec![None; edges.len()], ..HeapLevels::default() };
-        for (at, found) in heap.iter().enumerate() {
-            heap_levels.at.level.push(found.level);
-            heap_levels.at.most.push(found.most);
-            heap_levels.settling.push(found.settling);
-            if let Some(position) = place.get(found.edge as usize).and_then(|e| heap_levels.position.get_mut(*e as usize)) {
-                *position = Some(at as u32);
-            }
-        }
-        heap_levels.tree = heap_levels.at.tree();
-        let name = |name: Name| match name {
-            Name::Number(n) => self.names.get(&n).map_or("(a name without room)".to_owned(), |(domain, name)| {
-                if domain.is_empty() { name.clone() } else { format!("{domain}: {name}") }
-            }),
-            Name::Text(n) => self.texts.get(n as usize).cloned().unwrap_or_default(),
-        };
-        let path = |step: &Step| {
-            let mut names = vec![name(step.name)];
-            let mut parent = step.parent;
-            while let Some(outer) = parent.and_then(|p| self.steps.get(p as usize)) {
-                names.push(name(outer.name));
-                parent = outer.parent;
-            }
-            names.reverse();
-            Path { names, source: SOURCES.get(step.source as usize).copied().unwrap_or("") }
-        };
-        let mut instances = self.instances;
-        instances.iter_mut().for_each(|i| (i.begin, i.end) = (place[i.begin as usize], place[i.end as usize]));
-        instances.sort_by_key(|i| (i.begin, std::cmp::Reverse(i.end)));
-        PhasesEnd {
-            paths: self.steps.iter().map(path).collect(),
-            marks: self.marks.iter().map(|&(t, source, n)| (t, SOURCES.get(source as usize).copied().unwrap_or(""), name(n))).collect(),
-            edges,
-            instances,
-            heap: heap_levels,
-            metrics,
-            trees,
-            snapshots: self.snapshots,
-            left_out: self.left_out,
-            unknown: self.unknown,
-            unmatched: self.unmatched,
-        }
-    }
-}
-
-impl PhasesEnd {
-    /// A metric's level at an edge.
-    pub fn at(&self, metric: Metric, edge: u32) -> i64 {
-        self.metrics[metric as usize].level.get(edge as usize).copied().unwrap_or(0)
-    }
-
-    /// The most of a metric while an instance was on.
-    pub fn most(&self, metric: Metric, of: &Instance) -> i64 {
-        self.metrics[metric as usize].between(&self.trees[metric as usize], of.begin as usize, of.end as usize)
-    }
-}
-
-impl HeapLevels {
-    /// Requested bytes live when an instance began, when it ended, and at most meanwhile; `None` where the replay did not meet its edges.
-    pub fn of(&self, i: &Instance) -> Option<[i64; 3]> {
-        let position = |edge: u32| self.position.get(edge as usize).copied().flatten().map(|p| p as usize);
-        let (from, to) = (position(i.begin)?, position(i.end)?);
-        let level = |at: usize| self.at.level.get(at).copied().unwrap_or(0);
-        let settling = self.settling.get(to).copied().unwrap_or(0);
-        Some([level(from), level(to) - settling, self.at.between(&self.tree, from.min(to), to.max(from))])
     }
 }
 
@@ -487,7 +431,7 @@ mod tests {
     }
 
     fn name(number: u32, domain: &str, name: &str) -> [PhaseRow; 2] {
-        [(true, domain), (false, name)].map(|(of_domain, text)| PhaseRow::Name { of_domain, number, text: text.into() })
+        [(true, domain), (false, name)].map(|(of_domain, text)| PhaseRow::Name { of_domain, number, piece: 0, text: text.into() })
     }
 
     fn shown(book: PhaseBook) -> Vec<(String, u64, u64, u64, bool)> {
@@ -525,6 +469,44 @@ mod tests {
         book.add(PhaseRow::Edge(EdgeRow { range: 7, ..row(What::Begin, 6, 0, 3) }), false);
         book.close_open(90);
         assert_eq!(shown(book), [("load".into(), 5, 90, 0, false), ("(a name without room)".into(), 6, 90, 0, false)]);
+    }
+
+    #[test]
+    fn phases_that_never_end_take_no_more_than_a_bounded_depth() {
+        let mut book = PhaseBook::default();
+        for t in 0..100_000 {
+            book.add(PhaseRow::Edge(row(What::Begin, t, 0, 1)), false);
+        }
+        (100_000..200_000).for_each(|t| book.add(PhaseRow::Edge(row(What::End, t, 0, 0)), false));
+        assert_eq!((book.unmatched, book.left_out), (0, 100_000 - DEEP as u64));
+        let all = shown(book);
+        assert_eq!((all.len(), all[0].1, all[0].2), (DEEP, 0, 199_999));
+    }
+
+    #[test]
+    fn a_name_that_two_threads_tell_at_once_is_one() {
+        let mut book = PhaseBook::default();
+        let piece = |piece, text: &str| PhaseRow::Name { of_domain: false, number: 1, piece, text: text.into() };
+        for (n, text) in [(0, "long "), (0, "long "), (1, "name"), (1, "name")] {
+            book.add(piece(n, text), false);
+        }
+        book.add(PhaseRow::Edge(row(What::Begin, 1, 0, 1)), false);
+        book.add(PhaseRow::Edge(row(What::End, 2, 0, 0)), false);
+        assert_eq!(shown(book)[0].0, "long name");
+    }
+
+    #[test]
+    fn a_range_is_on_nobodys_thread() {
+        let mut book = PhaseBook::default();
+        for e in [
+            row(What::Begin, 10, 5, 1),
+            EdgeRow { range: 7, ..row(What::Begin, 20, 0, 2) },
+            EdgeRow { range: 7, ..row(What::End, 60, 0, 0) },
+            row(What::End, 90, 5, 0),
+        ] {
+            book.add(PhaseRow::Edge(e), false);
+        }
+        assert!(shown(book).iter().all(|p| p.3 == 0), "the whole time is its own");
     }
 
     #[test]

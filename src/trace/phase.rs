@@ -25,6 +25,8 @@ pub enum PhaseRow {
     Name {
         of_domain: bool,
         number: u32,
+        /// Which, from 0 on.
+        piece: u64,
         text: String,
     },
     /// Of a kind that this version does not know, or too short.
@@ -49,7 +51,7 @@ pub struct EdgeRow {
     /// Number of a phase that any thread may end; 0: nested by thread.
     pub range: u64,
     /// Usable bytes live in the process.
-    pub live: u64,
+    pub live: i64,
     /// CPU ns, minor and major faults, voluntary and other switches of the process so far; not looked at for each edge.
     pub usage: Option<[u64; 5]>,
 }
@@ -73,9 +75,10 @@ impl<'de> Visitor<'de> for RowVisitor {
         let name: String = seq.next_element()?.unwrap_or_default();
         let row = match (&*name, WHATS.iter().position(|w| *w == name)) {
             ("name" | "domain", _) => {
-                let (number, _piece): (Option<u32>, Option<u64>) = (seq.next_element()?, seq.next_element()?);
+                let (number, piece): (Option<u32>, Option<u64>) = (seq.next_element()?, seq.next_element()?);
                 let text: Option<Text> = seq.next_element()?;
-                number.zip(text).map(|(number, text)| PhaseRow::Name { of_domain: name == "domain", number, text: text.0 })
+                let of_domain = name == "domain";
+                number.zip(piece).zip(text).map(|((number, piece), text)| PhaseRow::Name { of_domain, number, piece, text: text.0 })
             }
             (_, Some(what)) => edge(&mut seq, [What::Begin, What::End, What::Mark, What::Return][what])?.map(PhaseRow::Edge),
             _ => None,
@@ -90,7 +93,9 @@ fn edge<'de, A: SeqAccess<'de>>(seq: &mut A, what: What) -> Result<Option<EdgeRo
     let (t, lane, group, at, next) = (number()?, number()?, number()?, number()?, number()?);
     let source: Option<String> = seq.next_element()?;
     let mut number = || seq.next_element::<u64>();
-    let (name, range, live) = (number()?, number()?, number()?);
+    let (name, range) = (number()?, number()?);
+    let live = seq.next_element::<i64>()?;
+    let mut number = || seq.next_element::<u64>();
     let mut usage = [0; 5];
     let mut known = true;
     for slot in &mut usage {
@@ -143,7 +148,7 @@ mod tests {
         };
         assert_eq!(rows[0], PhaseRow::Edge(begin));
         assert!(matches!(&rows[1], PhaseRow::Edge(e) if e.source == 5 && e.range == 8 && e.usage.is_none() && e.what == What::End));
-        assert_eq!(rows[2], PhaseRow::Name { of_domain: false, number: 5, text: "so".into() });
+        assert_eq!(rows[2], PhaseRow::Name { of_domain: false, number: 5, piece: 0, text: "so".into() });
         assert_eq!(rows[3..], [PhaseRow::Other, PhaseRow::Other]);
     }
 }

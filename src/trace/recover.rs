@@ -297,8 +297,11 @@ fn describe_phase(r: &Record, w: &Work, group: u64, out: &mut Vec<u8>) -> u64 {
     };
     let (what, source) = (name(&phase::WHATS, what), name(&phase::SOURCES, source));
     let (lane, at, seq) = (w.number, w.lines.events(), w.lines.seq());
-    let row =
-        format_args!(r#"{{"type":"phase","ev":[["{what}",{t},{lane},{group},{at},{seq},"{source}",{},{range},{live}{usage}]]}}"#, r.low);
+    let row = format_args!(
+        r#"{{"type":"phase","ev":[["{what}",{t},{lane},{group},{at},{seq},"{source}",{},{range},{}{usage}]]}}"#,
+        r.low,
+        memshim_format::v93::unzigzag(live)
+    );
     push_line(out, row);
     t
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! PHASE        arg = what | source << 4 | usage known << 8, low = number of the name;
-//!              t_ns, range, live usable bytes, cpu ns, minor << 32 | major faults, voluntary << 32 | other switches
+//!              t_ns, range, live usable bytes (zigzag), cpu ns, minor << 32 | major faults, voluntary << 32 | other switches
 //! PHASE_NAME   arg = piece | 0x800 for the domain's, low = number; seven words of seven bytes, low byte first
 //! ```
 

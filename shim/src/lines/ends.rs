@@ -54,12 +54,25 @@ fn python_rules() {
     });
 }
 
+/// Says how many edges of phases came when only totals were kept.
+fn phases_untold() {
+    let n = crate::phases::untold();
+    if n > 0 {
+        let mut b = [0u8; 256];
+        let mut t = Text::over(&mut b);
+        t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":\"").num(n);
+        t.str(" begins and ends of phases and marks are not in the trace: they came after its cap (MEMSHIM_MAX)\"}\n");
+        sink::write(t.as_bytes());
+    }
+}
+
 /// Writes the `end` line.
 pub fn end(how: &str, code: Option<i32>) {
     live_names();
     flush_side();
     crowd();
     phases_left_out();
+    phases_untold();
     python_rules();
     let s = totals(false);
     let mut t = stage();

@@ -5,6 +5,7 @@ use crate::spool;
 use core::sync::atomic::Ordering::*;
 use memshim_format::phase::{self, OF_DOMAIN, SOURCES, WHATS};
 use memshim_format::record::{self, op};
+use memshim_format::v93;
 
 /// A PHASE or PHASE_NAME record of lane `i`, before event `at` of its batch and allocation `seq` of the lane.
 ///
@@ -29,9 +30,7 @@ pub unsafe fn phase(i: u32, at: u32, seq: u64, w: u64, words: *const u64) {
     side(|t| {
         t.str("{\"type\":\"phase\",\"ev\":[[\"").str(text(&WHATS, what)).str("\",").num(word(1)).str(",").num(i as u64);
         t.str(",").num(group).str(",").num(at as u64).str(",").num(seq).str(",\"").str(text(&SOURCES, source)).str("\"");
-        for n in [low, word(2), word(3)] {
-            t.str(",").num(n);
-        }
+        t.str(",").num(low).str(",").num(word(2)).str(",").int(v93::unzigzag(word(3)));
         if usage {
             let (faults, switches) = (word(5), word(6));
             for n in [word(4), faults >> 32, faults & 0xffff_ffff, switches >> 32, switches & 0xffff_ffff] {

@@ -9,6 +9,8 @@ use memshim_format::record::{op, start};
 
 const SLOTS: usize = 1 << 14;
 const TEXT: usize = 1 << 20;
+/// Places looked at for a name: a table that is full must not make each edge slow.
+const PROBES: usize = 128;
 /// Longer names are cut.
 const NAME_MAX: usize = 512;
 const DOMAIN_MAX: usize = 128;
@@ -32,7 +34,7 @@ pub fn name(domain: &[u8], name: &[u8]) -> u32 {
     let domain = domain.get(..cut(domain, DOMAIN_MAX)).unwrap_or(domain);
     let name = name.get(..cut(name, NAME_MAX)).unwrap_or(name);
     let hash = hash(domain, name);
-    for i in 0..SLOTS {
+    for i in 0..PROBES {
         let number = (hash as usize).wrapping_add(i) % SLOTS;
         let Some(slot) = SLOT.get(number) else { break };
         let mut found = slot.hash.load(Acquire);
@@ -65,8 +67,11 @@ fn put(slot: &Slot, domain: &[u8], name: &[u8]) -> bool {
         return false;
     }
     let at = USED.fetch_add(len as u32, Relaxed) as usize;
-    // SAFETY: the bytes at..at + len are this call's alone.
-    let Some(to) = (unsafe { (&mut *(&raw mut ARENA)).get_mut(at..at + len) }) else { return false };
+    if at + len > TEXT {
+        return false;
+    }
+    // SAFETY: the bytes at..at + len are this call's alone, and nobody has a reference to them.
+    let to = unsafe { core::slice::from_raw_parts_mut((&raw mut ARENA).cast::<u8>().add(at), len) };
     let head = (domain.len() as u32 | (name.len() as u32) << 16).to_le_bytes();
     to.iter_mut().zip(head.iter().chain(domain).chain(name)).for_each(|(to, c)| *to = *c);
     slot.at.store(at as u32 + 1, Release);
@@ -76,12 +81,13 @@ fn put(slot: &Slot, domain: &[u8], name: &[u8]) -> bool {
 /// Domain and name of a slot.
 fn text(slot: &Slot) -> Option<(&'static [u8], &'static [u8])> {
     let at = (slot.at.load(Acquire) as usize).checked_sub(1)?;
-    // SAFETY: what a slot points to is written and never changes.
-    let arena = unsafe { &*(&raw const ARENA) };
-    let head = u32::from_le_bytes(arena.get(at..at + 4)?.try_into().ok()?);
+    let part = |at: usize, len: usize| {
+        // SAFETY: what a slot points to is written and never changes.
+        (at + len <= TEXT).then(|| unsafe { core::slice::from_raw_parts((&raw const ARENA).cast::<u8>().add(at), len) })
+    };
+    let head = u32::from_le_bytes(part(at, 4)?.try_into().ok()?);
     let (domain, name) = ((head & 0xffff) as usize, (head >> 16) as usize);
-    let at = at + 4;
-    Some((arena.get(at..at + domain)?, arena.get(at + domain..at + domain + name)?))
+    Some((part(at + 4, domain)?, part(at + 4 + domain, name)?))
 }
 
 /// The name of a number, without its domain.
@@ -101,12 +107,15 @@ pub unsafe fn tell(hot: *mut Hot, number: u32) {
         return;
     }
     let Some((domain, name)) = text(slot) else { return };
+    // One of those that come at once tells it: a name may come after its first use.
+    if slot.told.swap(me, Relaxed) == me {
+        return;
+    }
     // SAFETY: the caller's hot.
     unsafe {
         pieces(hot, number, OF_DOMAIN, domain);
         pieces(hot, number, 0, name);
     }
-    slot.told.store(me, Relaxed);
 }
 
 unsafe fn pieces(hot: *mut Hot, number: u32, flag: u64, mut text: &[u8]) {

@@ -43,6 +43,10 @@ unsafe fn open() {
             return;
         }
         // Its last byte is 0 whoever writes it: so the words have their place on the disk, and nobody's count is lost.
+        if !is_ours(fd) {
+            sys::close(fd);
+            return;
+        }
         let whole = sys!(libc::SYS_pwrite64, fd, [0u8].as_ptr(), 1, size_of::<Tally>() - 1) == 1;
         if whole && !is_remote(fd) {
             let r = sys!(libc::SYS_mmap, 0, PRIVATE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0);
@@ -51,6 +55,19 @@ unsafe fn open() {
             }
         }
         sys::close(fd);
+    }
+}
+
+/// Whether nobody else can have made the file, or can cut it short while it is mapped.
+unsafe fn is_ours(fd: libc::c_int) -> bool {
+    // SAFETY: stat is plain data.
+    unsafe {
+        let mut st: libc::stat = core::mem::zeroed();
+        sys!(libc::SYS_fstat, fd, &raw mut st) == 0
+            && st.st_mode & libc::S_IFMT == libc::S_IFREG
+            && st.st_mode & 0o022 == 0
+            && st.st_nlink == 1
+            && st.st_uid as i64 == sys!(libc::SYS_geteuid)
     }
 }
 

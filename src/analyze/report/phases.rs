@@ -31,6 +31,9 @@ pub struct Phase {
     pub heap_peak_bytes: Bytes,
     /// `null`: not known.
     pub heap_peak_bound_bytes: Option<Bytes>,
+    /// When the time with that peak began and ended.
+    pub peak_begin_s: f64,
+    pub peak_end_s: f64,
     /// What it left behind: live at its ends less live at its begins.
     pub heap_persistent_bytes: i64,
     /// What it needed only meanwhile: its highest peak above what was live both before or after it.
@@ -48,6 +51,9 @@ pub struct Phase {
     pub children_peak_bytes: Option<Bytes>,
     /// What it leaves behind each time: the median of all slopes between two of its ends; `null` below three times.
     pub growth_per_count_bytes: Option<f64>,
+    /// Median time for one of the `--units`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_unit: Option<PerUnit>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<Steps>,
     pub h2d_bytes: Option<Bytes>,
@@ -67,6 +73,14 @@ pub struct Phase {
     /// When it was on, for the job's sake.
     #[serde(skip)]
     pub spans: Vec<(f64, f64)>,
+}
+
+/// What one unit of a step's work costs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PerUnit {
+    /// What a unit is, `atom`; empty: not said.
+    pub unit: String,
+    pub median_s: f64,
 }
 
 /// Of the time that a phase takes, in seconds.

@@ -35,6 +35,9 @@ impl Jax {
             return over.then(|| self.begun.remove(0));
         }
         if let Some((function, ns)) = finished(line, &["Finished tracing + transforming ", "Finished tracing "]) {
+            if self.traced.len() >= BEGUN_MAX {
+                self.traced.clear();
+            }
             self.traced.insert(function.to_owned(), ns);
         } else if let Some((function, ns)) = finished(line, &["Finished jaxpr to MLIR module conversion "]) {
             if let Some(notice) = self.begun.iter_mut().rev().find(|n| n.function == function) {
@@ -61,6 +64,9 @@ impl Jax {
         } else if let Some(function) = &self.explained
             && let Some(what) = line.trim_start().strip_prefix("* ").filter(|w| w.contains(", now "))
         {
+            if self.why.len() >= BEGUN_MAX {
+                self.why.clear();
+            }
             let why = self.why.entry(function.clone()).or_default();
             if why.len() < 1000 {
                 *why += if why.is_empty() { "" } else { "; " };

@@ -10,6 +10,9 @@
 
 use super::Notice;
 
+/// Compilations begun and not ended; older ones are forgotten.
+const GRAPHS_MAX: usize = 1000;
+
 /// What is begun.
 #[derive(Default)]
 pub struct Torch {
@@ -30,6 +33,9 @@ impl Torch {
             return before.or(Some(notice));
         }
         if let Some((_, rest)) = line.split_once("torchinductor compiling ") {
+            if self.graphs.len() >= GRAPHS_MAX {
+                self.graphs.remove(0);
+            }
             self.graphs.push(Notice { t, by: "inductor", function: function(rest), ..Notice::default() });
         } else if let Some((_, rest)) = line.split_once("torchinductor done compiling ") {
             let at = self.graphs.iter().rposition(|g| g.function == function(rest));

@@ -1,0 +1,129 @@
+//! Phases when all lines have been read: edges in the order of time, names put together, and what each metric was between.
+
+use super::*;
+
+/// Phases at the end.
+#[derive(Default)]
+pub struct PhasesEnd {
+    /// By time.
+    pub edges: Vec<Edge>,
+    pub instances: Vec<Instance>,
+    pub paths: Vec<Path>,
+    /// Full mode: requested bytes, by edge, in the order in which the replay met them.
+    pub heap: HeapLevels,
+    metrics: [AtEdges; METRICS],
+    trees: [RangeMax; METRICS],
+    /// Snapshots at edges, by time.
+    pub snapshots: BTreeMap<u64, Value>,
+    /// Time, source, name.
+    pub marks: Vec<(u64, &'static str, String)>,
+    pub left_out: u64,
+    pub unknown: u64,
+    pub unmatched: u64,
+}
+
+/// A phase's name, source, and the names of those around it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    pub names: Vec<String>,
+    pub source: &'static str,
+}
+
+/// Requested bytes at the edges, as the replay met them.
+#[derive(Default)]
+pub struct HeapLevels {
+    at: AtEdges,
+    tree: RangeMax,
+    /// Where an edge is in that order.
+    position: Vec<Option<u32>>,
+    settling: Vec<i64>,
+}
+
+impl PhaseBook {
+    /// All lines have been read; `heap` is what the replay found.
+    pub fn finish(self, heap: Vec<HeapAt>) -> PhasesEnd {
+        let mut order: Vec<u32> = (0..self.edges.len() as u32).collect();
+        order.sort_by_key(|e| self.edges[*e as usize].t);
+        let mut place = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(at, e)| place[*e as usize] = at as u32);
+        let edges: Vec<Edge> = order.iter().map(|e| self.edges[*e as usize]).collect();
+        let times = || edges.iter().map(|e| e.t);
+        let metrics = self.levels.map(|levels| levels.at(times()));
+        let trees = std::array::from_fn(|m| metrics[m].tree());
+        let mut heap_levels = HeapLevels { position: vec![None; edges.len()], ..HeapLevels::default() };
+        for (at, found) in heap.iter().enumerate() {
+            heap_levels.at.level.push(found.level);
+            heap_levels.at.most.push(found.most);
+            heap_levels.settling.push(found.settling);
+            if let Some(position) = place.get(found.edge as usize).and_then(|e| heap_levels.position.get_mut(*e as usize)) {
+                *position = Some(at as u32);
+            }
+        }
+        heap_levels.tree = heap_levels.at.tree();
+        let name = |name: Name| match name {
+            Name::Number(n) => self.names.get(&n).map_or("(a name without room)".to_owned(), |Named { domain, text, .. }| {
+                if domain.is_empty() { text.clone() } else { format!("{domain}: {text}") }
+            }),
+            Name::Text(n) => self.texts.get(n as usize).cloned().unwrap_or_default(),
+        };
+        let path = |step: &Step| {
+            let mut names = vec![name(step.name)];
+            let mut parent = step.parent;
+            while let Some(outer) = parent.and_then(|p| self.steps.get(p as usize)) {
+                names.push(name(outer.name));
+                parent = outer.parent;
+            }
+            names.reverse();
+            Path { names, source: SOURCES.get(step.source as usize).copied().unwrap_or("") }
+        };
+        let mut instances = self.instances;
+        instances.iter_mut().for_each(|i| (i.begin, i.end) = (place[i.begin as usize], place[i.end as usize]));
+        instances.sort_by_key(|i| (i.begin, std::cmp::Reverse(i.end)));
+        PhasesEnd {
+            paths: self.steps.iter().map(path).collect(),
+            marks: self.marks.iter().map(|&(t, source, n)| (t, SOURCES.get(source as usize).copied().unwrap_or(""), name(n))).collect(),
+            edges,
+            instances,
+            heap: heap_levels,
+            metrics,
+            trees,
+            snapshots: self.snapshots,
+            left_out: self.left_out,
+            unknown: self.unknown,
+            unmatched: self.unmatched,
+        }
+    }
+}
+
+impl PhasesEnd {
+    /// A metric's level at an edge.
+    pub fn at(&self, metric: Metric, edge: u32) -> i64 {
+        self.metrics[metric as usize].level.get(edge as usize).copied().unwrap_or(0)
+    }
+
+    /// Whether the metric was looked at at an edge itself.
+    pub fn is_noted(&self, metric: Metric, edge: u32) -> bool {
+        self.metrics[metric as usize].noted.get(edge as usize).copied().unwrap_or(false)
+    }
+
+    /// The most that the first look after an edge tells of; part of its stretch is before the edge.
+    pub fn next(&self, metric: Metric, edge: u32) -> Option<i64> {
+        self.metrics[metric as usize].next.get(edge as usize).copied().flatten()
+    }
+
+    /// The most of a metric while an instance was on.
+    pub fn most(&self, metric: Metric, of: &Instance) -> i64 {
+        self.metrics[metric as usize].between(&self.trees[metric as usize], of.begin as usize, of.end as usize)
+    }
+}
+
+impl HeapLevels {
+    /// Requested bytes live when an instance began, when it ended, and at most meanwhile; `None` where the replay did not meet its edges.
+    pub fn of(&self, i: &Instance) -> Option<[i64; 3]> {
+        let position = |edge: u32| self.position.get(edge as usize).copied().flatten().map(|p| p as usize);
+        let (from, to) = (position(i.begin)?, position(i.end)?);
+        let level = |at: usize| self.at.level.get(at).copied().unwrap_or(0);
+        let settling = self.settling.get(to).copied().unwrap_or(0);
+        Some([level(from), level(to) - settling, self.at.between(&self.tree, from.min(to), to.max(from))])
+    }
+}
