@@ -19,6 +19,9 @@ use super::track::{Cut, Peak, Played, Track};
 use crate::trace::column::Column;
 use crate::trace::line::{Ev, Kinds};
 
+/// Edges that wait for earlier events of other lanes, at most.
+const RECENT: usize = 4096;
+
 /// Lanes above are a damaged line's.
 pub const LANE_MAX: u32 = 1 << 14;
 
@@ -68,7 +71,7 @@ pub struct Heap {
     /// Edges of phases that the replay has not come to, and what of each phase was freed straight after.
     edges: Vec<HeapEdge>,
     settling: HashMap<u32, i64>,
-    /// Edges of the group before: where they are among those found, their time, and the lane that they have a place in.
+    /// Edges that groups to come can have earlier events than: where they are among those found, their time, and the lane that they have a place in.
     recent: Vec<(usize, u64, Option<u32>)>,
     /// Settled bytes before the group that is being read, and the most in one group.
     settled: (u64, u64),
@@ -250,9 +253,9 @@ impl Heap {
         true
     }
 
-    /// Lanes are read one after another: what others did before an edge can stand in the group after the edge's. It belongs to the level there.
+    /// Lanes are read one after another: what others did before an edge can stand in groups after the edge's. It belongs to the level there.
     fn complete_recent(&mut self, batches: &[Batch]) {
-        for (at, t, lane) in std::mem::take(&mut self.recent) {
+        for &(at, t, lane) in &self.recent {
             let others = batches.iter().filter(|b| Some(b.lane) != lane);
             let late: i64 = others.flat_map(|b| &b.steps.requested[..merge::steps_until(&b.windows, t)]).sum();
             if let Some(found) = self.requested.found.get_mut(at) {
@@ -260,6 +263,11 @@ impl Heap {
                 found.most = found.most.max(found.level);
             }
         }
+        // A group that is later as a whole has come: so has what was before.
+        let earliest = batches.iter().filter_map(|b| b.windows.first()).map(|w| w.t0).min().unwrap_or(0);
+        self.recent.retain(|(_, t, _)| *t >= earliest);
+        let many = self.recent.len().saturating_sub(RECENT);
+        self.recent.drain(..many);
     }
 
     /// What a lane's batch has of events ended before those of its next one began: where that has a stamp of its own, it says when.

@@ -4,7 +4,7 @@ use memshim_format::spool::*;
 use memshim_format::v93;
 
 /// Records that the columns of a lane have room for, whatever they are. The longest: a realloc of a raw kind with a foreign old block
-/// takes up to six numbers of `k` or `x` and two of `z`, `s` and `p`; stamps leave room by themselves.
+/// takes up to six numbers of `k` or `x` and two of `z`, `s` and `p`; a stamp two of `t`.
 #[inline(always)]
 pub(super) fn room(c: &Commit) -> usize {
     let k = (K_CAP - c.k_len as usize) / (6 * v93::MAX_LEN);
@@ -12,7 +12,8 @@ pub(super) fn room(c: &Commit) -> usize {
     let z = (Z_CAP - c.z_len as usize) / (2 * v93::MAX_LEN);
     let s = (S_CAP - c.stacks.s_len as usize) / (2 * v93::MAX_LEN);
     let p = (P_CAP - c.stacks.p_len as usize) / (2 * v93::MAX_LEN);
-    k.min(x).min(z).min(s).min(p)
+    let t = (T_CAP - c.t_len as usize) / (2 * v93::MAX_LEN);
+    k.min(x).min(z).min(s).min(p).min(t)
 }
 
 #[inline(always)]

@@ -140,6 +140,12 @@ pub fn trouble(mut say: impl FnMut(&[u8], &'static str)) {
         );
         return;
     }
+    if crate::python::state().is_some_and(|p| p.version.starts_with(b"3.11.")) {
+        say(
+            b"",
+            "Python 3.11 keeps the arguments of calls alive until they return while there are rules for phases: peaks can be higher than without",
+        );
+    }
     if FAR_DOWN.load(Relaxed) {
         say(b"", "calls of Python functions deep in a recursion, where the stack was nearly used up, are no phases");
     }
