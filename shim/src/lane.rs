@@ -31,7 +31,7 @@ pub struct Hot {
     pub cur: u64,
     /// The lane in the spool.
     pub lane: *mut Lane,
-    /// [`FAST`], [`FULL`] or [`crate::config::COUNT`]; anything else: not set up.
+    /// [`crate::config::FAST`], [`crate::config::FULL`] or [`crate::config::COUNT`]; anything else: not set up.
     pub mode: u32,
     /// Number of the lane.
     pub index: u32,

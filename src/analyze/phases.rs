@@ -100,6 +100,9 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         Mode::Full => (image.counts.lanes.len() < 2).then_some(Bytes(0)),
         _ => heap::slack_at_most(image),
     };
+    // Of edges from outside only the time is known: what was live then is not known to the byte.
+    let known = |edge: u32| p.edges.get(edge as usize).is_some_and(|e| e.live.is_some());
+    let slack = slack.filter(|_| times.iter().all(|i| known(i.begin) && (known(i.end) || !i.ended)));
     let most = |metric: Metric| times.iter().map(|i| p.most(metric, i)).max().unwrap_or(0);
     let change = |metric: Metric| times.iter().fold(0i64, |sum, i| sum.saturating_add(p.at(metric, i.end) - p.at(metric, i.begin)));
     let moved = |metric: Metric| Bytes::of_balance(change(metric));

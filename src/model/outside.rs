@@ -58,7 +58,11 @@ impl OutsideEdges {
             What::Begin => None,
             What::Next => open.iter().rposition(|o| o.by_next),
             What::End => {
-                let at = open.iter().rposition(|o| edge.name.is_empty() || o.name == edge.name);
+                // Without a name it is of what was begun by itself; steps inside go with it.
+                let at = match edge.name.is_empty() {
+                    true => open.iter().rposition(|o| !o.by_next).or(open.len().checked_sub(1)),
+                    false => open.iter().rposition(|o| o.name == edge.name),
+                };
                 if at.is_none() {
                     // It is counted there.
                     say(phase::What::End, &edge.name);
@@ -95,6 +99,19 @@ mod tests {
             edge(9, What::Next, "late"),
         ]);
         let mut book = PhaseBook::default();
+        let mut unnamed = OutsideEdges::new(vec![
+            edge(1, What::Begin, "scf"),
+            edge(2, What::Next, "cycle"),
+            edge(3, What::End, ""),
+            edge(4, What::Next, "mp2"),
+            edge(5, What::End, ""),
+        ]);
+        let mut of_unnamed = PhaseBook::default();
+        unnamed.feed(9, &mut of_unnamed);
+        let end = of_unnamed.finish(Vec::new());
+        let ended: Vec<_> =
+            end.instances.iter().map(|i| (end.paths[i.path as usize].names.join("/"), end.edges[i.end as usize].t)).collect();
+        assert_eq!(ended, [("scf".to_owned(), 3), ("scf/cycle".to_owned(), 3), ("mp2".to_owned(), 5)]);
         edges.feed(8, &mut book);
         edges.cut_at(9);
         assert_eq!(edges.last(), None);
