@@ -1,7 +1,9 @@
 //! Promises about processes: their ends, their children, their descriptors, and what they may not do.
 mod support;
 use serde_json::Value;
-use support::{Mode, Need, Program};
+use std::process::Command;
+use std::time::Duration;
+use support::{Mode, Need, Program, Session};
 
 promises! {
     _exit_keeps_every_event: "ends.c" ["_exit"].exits(41).with_late_library();
@@ -153,4 +155,22 @@ fn a_forked_child_is_shown_alike_in_both_modes() {
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(flat.contains("at the fork, counted in what is live") && flat.contains(says), "{text}");
     }
+}
+
+#[test]
+fn an_exec_that_cuts_a_line_costs_nothing_of_either_image() {
+    let test = "an_exec_that_cuts_a_line_costs_nothing_of_either_image";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    let mut program = Command::new(support::build("torn_exec.c", "torn_exec", &[]));
+    program.current_dir(&dir).env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", "full");
+    assert_eq!(Session::start(&mut program, &dir).finish(Duration::from_secs(20)).end(), "exit 0");
+    let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).expect("a report")).expect("JSON");
+    let runs = report["runs"].as_array().expect("runs");
+    assert_eq!(runs.iter().map(|r| r["exec"].as_u64()).collect::<Vec<_>>(), [Some(0), Some(1)]);
+    assert_eq!(support::counted(&report, 10_007), (5000, 5000));
+    let missing: Vec<&Value> = runs.iter().filter_map(|r| r["missing"].as_array()).flatten().collect();
+    assert!(missing.iter().all(|m| m["what"] != "lines"), "{missing:?}");
 }

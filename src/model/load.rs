@@ -132,6 +132,7 @@ pub fn load(member: &Member, homeless: &Homeless, side: &SideFiles, interest: &I
     let mut damage = Damage::default();
     let mut torn = Torn::default();
     let bytes = read_file(&member.path, &mut images, &mut damage, &mut torn, progress);
+    let mut at_execs = torn.at_execs;
     let mut spool_problems = Vec::new();
     let owner = |i: &Image| Owner { pid: i.header.pid, start_ticks: i.header.start_ticks, exec: i.header.exec };
     let claimed: Vec<PathBuf> = images.all.iter().filter_map(|i| homeless.claim(owner(i))).collect();
@@ -144,6 +145,11 @@ pub fn load(member: &Member, homeless: &Homeless, side: &SideFiles, interest: &I
         {
             damage.torn_tail = false;
             damage.frames -= torn.frame as u64;
+        } else if whole.is_some() && at_execs > 0 {
+            // The line that the exec cut is in the spool that its image left.
+            at_execs -= 1;
+            damage.lines -= 1;
+            damage.first = damage.first.take().filter(|_| damage.lines > 0);
         }
     }
     progress.files.fetch_add(1, Ordering::Relaxed);
@@ -168,6 +174,8 @@ struct Torn {
     at: u64,
     /// It is in a compressed frame that was not ended.
     frame: bool,
+    /// Lines of such kinds that break off where the next image of a process goes on.
+    at_execs: u64,
 }
 
 /// Kinds of lines that a spool keeps until they have been written whole, or says anew.
@@ -192,6 +200,8 @@ fn read_file(path: &Path, images: &mut Images, damage: &mut Damage, torn: &mut T
     };
     let mut number = 0;
     let mut told = 0;
+    // The line before breaks off.
+    let mut broken = false;
     loop {
         number += 1;
         let read = reader.read;
@@ -204,13 +214,18 @@ fn read_file(path: &Path, images: &mut Images, damage: &mut Damage, torn: &mut T
             Ok(Some(raw)) if raw.bytes.iter().all(u8::is_ascii_whitespace) => {}
             Ok(Some(raw)) => match line::parse(raw.bytes) {
                 Ok(Line::Unknown) => damage.unknown_types += 1,
-                Ok(line) => images.read(line),
+                Ok(line) => {
+                    torn.at_execs += (broken && matches!(&line, Line::Header(h) if h.exec > 0)) as u64;
+                    broken = false;
+                    images.read(line);
+                }
                 Err(_) if !raw.whole => {
                     damage.torn_tail = true;
-                    *torn = Torn { kept: is_kept(raw.bytes), at: read, frame: false };
+                    *torn = Torn { kept: is_kept(raw.bytes), at: read, frame: false, ..*torn };
                 }
                 Err(e) => {
                     damage.lines += 1;
+                    broken = is_kept(raw.bytes);
                     damage.first.get_or_insert_with(|| (number, e.to_string()));
                 }
             },
@@ -225,7 +240,7 @@ fn read_file(path: &Path, images: &mut Images, damage: &mut Damage, torn: &mut T
     if reader.ends_in_a_frame() {
         // Up to its end everything is there, in whole blocks.
         let len = std::fs::metadata(path).map_or(0, |m| m.len());
-        *torn = Torn { kept: !damage.torn_tail || torn.kept, at: len, frame: true };
+        *torn = Torn { kept: !damage.torn_tail || torn.kept, at: len, frame: true, ..*torn };
     }
     damage.lines += reader.too_long;
     reader.read

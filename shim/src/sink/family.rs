@@ -204,9 +204,26 @@ unsafe fn go_on(fd: c_int, path: &[u8], h: &Head) {
     // SAFETY: one thread.
     unsafe {
         set_file(fd, path, true);
+        end_torn_line(fd);
         SINK.run = h.run;
         // In a compressed file earlier headers cannot be counted without unpacking it: there was one at least.
         SINK.exec = count_headers(fd).max(1);
+    }
+}
+
+/// An exec ends the image's other threads at any instant, the writer in the middle of a write too: our header must not be the rest of its line.
+/// What that line said is in the spool that the image left.
+unsafe fn end_torn_line(fd: c_int) {
+    // SAFETY: stat is plain data; a byte is read, and one appended, at the end of our own file.
+    unsafe {
+        let mut st: libc::stat = core::mem::zeroed();
+        let mut last = [b'\n'];
+        if SINK.packed || sys!(libc::SYS_fstat, fd, &raw mut st) < 0 || st.st_size <= 0 {
+            return;
+        }
+        if sys::pread(fd, last.as_mut_ptr(), 1, st.st_size as u64 - 1) == 1 && last[0] != b'\n' {
+            sys!(libc::SYS_write, fd, b"\n".as_ptr(), 1);
+        }
     }
 }
 
