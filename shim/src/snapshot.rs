@@ -337,17 +337,7 @@ unsafe fn rollup(t: &mut Text) {
         return;
     }
     t.str(",\"rollup\":{\"rss\":").num(proc::field(s, b"Rss").unwrap_or(0));
-    for (key, name) in [
-        ("pss", "Pss"),
-        ("shared_clean", "Shared_Clean"),
-        ("shared_dirty", "Shared_Dirty"),
-        ("private_clean", "Private_Clean"),
-        ("private_dirty", "Private_Dirty"),
-        ("referenced", "Referenced"),
-        ("anonymous", "Anonymous"),
-        ("anon_huge", "AnonHugePages"),
-        ("swap", "Swap"),
-    ] {
+    for (key, name) in memshim_format::proc::ROLLUP.iter().skip(1) {
         if let Some(v) = proc::field(s, name.as_bytes()) {
             t.field(key, v);
         }

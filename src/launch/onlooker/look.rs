@@ -2,6 +2,7 @@
 
 use crate::launch::cgroup::Cgroup;
 use crate::launch::proc;
+use memshim_format::proc::ROLLUP;
 use serde_json::{Map, Value, json};
 use std::fs;
 
@@ -28,20 +29,6 @@ const LAYERS: [(&str, &str); 10] = [
     ("stk", "VmStk"),
     ("vm_peak", "VmPeak"),
     ("hugetlb", "HugetlbPages"),
-];
-
-/// Keys of `rollup`, and of /proc/PID/smaps_rollup.
-const ROLLUP: [(&str, &str); 10] = [
-    ("rss", "Rss"),
-    ("pss", "Pss"),
-    ("shared_clean", "Shared_Clean"),
-    ("shared_dirty", "Shared_Dirty"),
-    ("private_clean", "Private_Clean"),
-    ("private_dirty", "Private_Dirty"),
-    ("referenced", "Referenced"),
-    ("anonymous", "Anonymous"),
-    ("anon_huge", "AnonHugePages"),
-    ("swap", "Swap"),
 ];
 
 /// Looks at a process; `None` once it has no memory any more.

@@ -1,0 +1,92 @@
+use super::*;
+
+fn row(what: What, t: u64, source: u8, name: u32) -> EdgeRow {
+    EdgeRow { what, t, lane: 0, group: 0, at: 0, seq: 0, source, name, range: 0, live: 0, usage: None }
+}
+
+fn name(number: u32, domain: &str, name: &str) -> [PhaseRow; 2] {
+    [(true, domain), (false, name)].map(|(of_domain, text)| PhaseRow::Name { of_domain, number, piece: 0, text: text.into() })
+}
+
+fn shown(book: PhaseBook) -> Vec<(String, u64, u64, u64, bool)> {
+    let end = book.finish(Vec::new());
+    let t = |e: u32| end.edges[e as usize].t;
+    end.instances.iter().map(|i| (end.paths[i.path as usize].names.join("/"), t(i.begin), t(i.end), i.inner_ns, i.ended)).collect()
+}
+
+#[test]
+fn phases_nest_by_thread_and_ends_find_their_own_source_and_domain() {
+    let mut book = PhaseBook::default();
+    name(1, "", "a").into_iter().chain(name(2, "lib", "b")).chain(name(9, "", "lib")).for_each(|n| book.add(n, false));
+    for e in [
+        row(What::Begin, 10, 0, 1),
+        row(What::Begin, 20, 0, 2),
+        row(What::Begin, 30, 5, 1),
+        row(What::End, 40, 0, 0), // of no domain: the outermost
+        row(What::End, 50, 5, 0),
+        row(What::End, 70, 0, 9),
+        row(What::End, 80, 0, 9),
+    ] {
+        book.add(PhaseRow::Edge(e), false);
+    }
+    assert_eq!(book.unmatched, 1);
+    assert_eq!(shown(book), [("a".into(), 10, 40, 0, true), ("a/lib: b".into(), 20, 70, 20, true), ("a/lib: b/a".into(), 30, 50, 0, true)]);
+}
+
+#[test]
+fn what_is_open_ends_with_the_image_and_is_marked() {
+    let mut book = PhaseBook::default();
+    book.outside(5, What::Begin, "output", "load");
+    book.add(PhaseRow::Edge(EdgeRow { range: 7, ..row(What::Begin, 6, 0, 3) }), false);
+    book.close_open(90);
+    assert_eq!(shown(book), [("load".into(), 5, 90, 0, false), ("(a name without room)".into(), 6, 90, 0, false)]);
+}
+
+#[test]
+fn phases_that_never_end_take_no_more_than_a_bounded_depth() {
+    let mut book = PhaseBook::default();
+    for t in 0..100_000 {
+        book.add(PhaseRow::Edge(row(What::Begin, t, 0, 1)), false);
+    }
+    (100_000..200_000).for_each(|t| book.add(PhaseRow::Edge(row(What::End, t, 0, 0)), false));
+    assert_eq!((book.unmatched, book.left_out), (0, 100_000 - DEEP as u64));
+    let all = shown(book);
+    assert_eq!((all.len(), all[0].1, all[0].2), (DEEP, 0, 199_999));
+}
+
+#[test]
+fn a_name_that_two_threads_tell_at_once_is_one() {
+    let mut book = PhaseBook::default();
+    let piece = |piece, text: &str| PhaseRow::Name { of_domain: false, number: 1, piece, text: text.into() };
+    for (n, text) in [(0, "long "), (0, "long "), (1, "name"), (1, "name")] {
+        book.add(piece(n, text), false);
+    }
+    book.add(PhaseRow::Edge(row(What::Begin, 1, 0, 1)), false);
+    book.add(PhaseRow::Edge(row(What::End, 2, 0, 0)), false);
+    assert_eq!(shown(book)[0].0, "long name");
+}
+
+#[test]
+fn a_range_is_on_nobodys_thread() {
+    let mut book = PhaseBook::default();
+    for e in [
+        row(What::Begin, 10, 5, 1),
+        EdgeRow { range: 7, ..row(What::Begin, 20, 0, 2) },
+        EdgeRow { range: 7, ..row(What::End, 60, 0, 0) },
+        row(What::End, 90, 5, 0),
+    ] {
+        book.add(PhaseRow::Edge(e), false);
+    }
+    assert!(shown(book).iter().all(|p| p.3 == 0), "the whole time is its own");
+}
+
+#[test]
+fn what_a_spool_says_again_counts_once() {
+    let mut book = PhaseBook::default();
+    for again in [false, true] {
+        book.add(PhaseRow::Edge(row(What::Begin, 10, 5, 1)), again);
+        book.add(PhaseRow::Edge(row(What::End, 20, 5, 0)), again);
+        name(1, "", "a").into_iter().for_each(|n| book.add(n, again));
+    }
+    assert_eq!(shown(book), [("a".into(), 10, 20, 0, true)]);
+}
