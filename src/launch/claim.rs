@@ -146,8 +146,8 @@ mod tests {
         drop(held);
         let me = std::process::id();
         let stat = super::super::proc::stat(me as i32).unwrap();
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-        let line = serde_json::json!({"type": "header", "pid": me, "start_ticks": stat.start_ticks, "host": host.trim()});
+        let host = recover::own_host();
+        let line = serde_json::json!({"type": "header", "pid": me, "start_ticks": stat.start_ticks, "host": host});
         std::fs::write(&out, format!("{line}\n")).unwrap();
         assert_eq!(taken().taken, Some((out.clone(), me as u64)), "alive, with its lock lost");
     }

@@ -22,6 +22,11 @@ pub fn monotonic_ns() -> u64 {
     clock(ClockId::CLOCK_MONOTONIC)
 }
 
+/// Wall-clock time, ns since 1970.
+pub fn wall_ns() -> u64 {
+    clock(ClockId::CLOCK_REALTIME)
+}
+
 fn clock(id: ClockId) -> u64 {
     clock_gettime(id).map_or(0, |t| t.num_nanoseconds() as u64)
 }
@@ -40,7 +45,7 @@ pub fn line(pid: i32, began_ns: u64, seen: &Seen, cgroup: Option<(u8, &Reading, 
     });
     let slurm = job::slurm_memory(&job::real_environment).map(|(name, bytes)| json!({"from": name, "limit": bytes}));
     json!({
-        "type": "outside", "pid": pid, "t": now, "wall_ns": clock(ClockId::CLOCK_REALTIME), "elapsed_ns": now.saturating_sub(began_ns),
+        "type": "outside", "pid": pid, "t": now, "wall_ns": wall_ns(), "elapsed_ns": now.saturating_sub(began_ns),
         "hwm": seen.hwm, "status": status, "rusage": rusage(), "cgroup": cgroup, "slurm": slurm, "children_hwm": seen.children_hwm,
         "waited_cpu_ns": seen.waited_cpu_ns,
     })

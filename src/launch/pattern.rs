@@ -4,6 +4,7 @@
 //! `%h` host, `%p` pid, `%e` program, `%j` job id, `%r` rank, `%t` start time; `%` before anything else stands for that.
 
 use super::job::{self, Lookup};
+use crate::trace::recover::own_host;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -20,8 +21,7 @@ pub struct Names {
 impl Names {
     pub fn of_child(pid: i32, program: &OsStr, env: Lookup<'_>) -> Self {
         let program = Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
-        Self { host, pid, program, job: job::job_id(env).map(|j| j.1), rank: job::rank(env).map(|r| r.1) }
+        Self { host: own_host(), pid, program, job: job::job_id(env).map(|j| j.1), rank: job::rank(env).map(|r| r.1) }
     }
 }
 

@@ -342,10 +342,14 @@ fn push_counts(spool: &Spool, work: &[Work], python: bool, t: u64, out: &mut Vec
     );
 }
 
+/// Name of this host, as headers have it.
+pub fn own_host() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
 /// Whether the process that a header names is still there. False on another host and in another pid namespace, where nobody can tell.
 pub fn alive(host: &str, pid_ns: u64, pid: u32, start_ticks: u64) -> bool {
-    let here = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    if here.trim_end() != host {
+    if own_host() != host {
         return false;
     }
     let own_ns = fs::read_link("/proc/self/ns/pid").map(|l| l.to_string_lossy().into_owned()).unwrap_or_default();

@@ -3,7 +3,7 @@
 //! How we come to run inside the interpreter: it keeps each thread's state in thread-local storage, so `pthread_setspecific` is called with
 //! one before a thread runs any Python. There the interpreter's function that evaluates frames is replaced ([`eval`]), which is one word.
 //! That is all there is to it up to 3.11. From 3.12 on the next frame sets up `sys.monitoring` ([`monitor`]) and takes the function away.
-//! An interpreter further on in a thread (a subinterpreter) is found at its first event that is recorded.
+//! An interpreter further on in a thread (a subinterpreter) is found at its first map.
 //!
 //! [`rules`] say what is a phase, [`codes`] knows those that are, [`last`] tells the end when the function's locals are gone.
 
@@ -53,10 +53,11 @@ fn consider(value: *const c_void) {
     static TRIES: AtomicU32 = AtomicU32::new(0);
     if crate::python::state().is_none()
         && TRIES.fetch_add(1, Relaxed) < 10_000
-        && let Some(library) = crate::loaded::find(b"libpython")
+        && let Some((bias, dynamic)) = crate::unwind::modules::of_file(b"libpython")
     {
+        // Without the loader's lock: an allocator may be what calls.
         // SAFETY: a loaded library that is being called; programs that run Python do not unload it.
-        unsafe { crate::python::seek_in(&library.object()) };
+        unsafe { crate::python::seek_in(&crate::elf::Object::new(bias, dynamic as *const [u64; 2])) };
     }
     let Some(p) = cpython::get() else { return };
     // SAFETY: the interpreter's function; if the value is this thread's state, it lives.
@@ -70,7 +71,7 @@ fn consider(value: *const c_void) {
     }
 }
 
-/// Something is recorded: whichever interpreter this thread runs in is watched.
+/// A map is recorded: whichever interpreter this thread runs in is watched.
 #[inline(always)]
 pub fn look() {
     if WANTED.load(Relaxed) {

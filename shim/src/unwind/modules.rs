@@ -327,3 +327,17 @@ pub fn untell() {
         }
     }
 }
+
+/// Bias and dynamic section of the first object now loaded whose file's name begins with `prefix`. Neither locks nor allocates.
+pub fn of_file(prefix: &[u8]) -> Option<(u64, u64)> {
+    let mut found = None;
+    chain::visit(|o| {
+        let mut path = [0u8; 512];
+        let n = image::copy_string(o.name, &mut path);
+        let path = path.get(..n).unwrap_or(b"");
+        if found.is_none() && path.rsplit(|c| *c == b'/').next().is_some_and(|file| file.starts_with(prefix)) {
+            found = Some((o.bias, o.dynamic));
+        }
+    });
+    found
+}

@@ -8,7 +8,6 @@ mod glob;
 pub use glob::Glob;
 
 use super::{outside, side};
-use nix::time::{ClockId, clock_gettime};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use serde_json::{Value, json};
@@ -28,6 +27,11 @@ const FILES_MAX: usize = 100_000;
 const FOLDERS_MAX: usize = 10_000;
 /// Lines of larger files are counted at the end only.
 const COUNTED_AT_ONCE: u64 = 16 << 20;
+/// Larger ones are counted again after a second at the soonest.
+const SMALL: u64 = 64 << 10;
+const AGAIN_NS: u64 = 1_000_000_000;
+/// Lines are counted of so many bytes at the end, all files together: a run does not go on for hours over its checkpoints.
+const COUNTED_AT_END: u64 = 1 << 30;
 
 /// What tells whether a file was written to.
 type Identity = (u64, u64, i64, i64, i64, i64);
@@ -63,7 +67,7 @@ impl Artifacts {
     /// To be called before the target starts; starts no thread.
     pub fn watch(globs: Vec<Glob>, trace: &Path) -> io::Result<Self> {
         let queue = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-        let real = clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |t| t.tv_sec() * 1_000_000_000 + t.tv_nsec());
+        let real = outside::wall_ns() as i64;
         let mut all = Self {
             trace: trace.to_path_buf(),
             here: std::env::current_dir().unwrap_or_default(),
@@ -119,7 +123,7 @@ impl Artifacts {
                 && m.is_file()
             {
                 self.look(path, &m, t);
-            } else if what.intersects(ReadFlags::CREATE | ReadFlags::CLOSE_WRITE) && self.is_wanted(&path) {
+            } else if what.intersects(ReadFlags::CREATE | ReadFlags::CLOSE_WRITE) && self.seen.len() < FILES_MAX && self.is_wanted(&path) {
                 // Gone before anybody could look.
                 self.seen.entry(path).or_insert(Seen { t, bytes: 0, lines: None, identity: Identity::default() });
             }
@@ -131,7 +135,9 @@ impl Artifacts {
         let identity = identity(m);
         let unchanged = self.seen.get(&path).is_some_and(|s| s.identity == identity) || self.before.get(&path) == Some(&identity);
         if !unchanged && (self.seen.len() < FILES_MAX || self.seen.contains_key(&path)) {
-            let counted = (m.len() <= COUNTED_AT_ONCE).then(|| count(&path)).flatten();
+            // A log that is opened for each line is not read whole each time.
+            let again = m.len() > SMALL && self.seen.get(&path).is_some_and(|s| t < s.t.saturating_add(AGAIN_NS));
+            let counted = (m.len() <= COUNTED_AT_ONCE && !again).then(|| count(&path)).flatten();
             let (bytes, lines) = counted.map_or((m.len(), None), |(bytes, lines)| (bytes, Some(lines)));
             self.seen.insert(path, Seen { t, bytes, lines, identity });
         }
@@ -192,13 +198,23 @@ impl Artifacts {
         }
         let mut all: Vec<(PathBuf, Seen)> = std::mem::take(&mut self.seen).into_iter().collect();
         all.sort_by_key(|(_, s)| s.t);
-        all.into_iter().map(|(path, seen)| self.line(&path, &seen)).collect()
+        let mut left = COUNTED_AT_END;
+        all.into_iter().map(|(path, seen)| self.line(&path, &seen, &mut left)).collect()
     }
 
-    fn line(&self, path: &Path, seen: &Seen) -> Value {
-        let (bytes, lines, deleted) = match count(path) {
-            Some((bytes, lines)) => (bytes, Some(lines), false),
+    /// `left`: bytes that may still be read to count lines.
+    fn line(&self, path: &Path, seen: &Seen, left: &mut u64) -> Value {
+        let now = fs::symlink_metadata(path).ok().filter(Metadata::is_file);
+        let (bytes, lines, deleted) = match &now {
             None => (seen.bytes, seen.lines, !path.exists()),
+            Some(m) if seen.lines.is_some() && identity(m) == seen.identity => (seen.bytes, seen.lines, false),
+            Some(m) => match m.len() <= *left {
+                true => {
+                    *left -= m.len();
+                    count(path).map_or((m.len(), None, false), |(bytes, lines)| (bytes, Some(lines), false))
+                }
+                false => (m.len(), None, false),
+            },
         };
         let shown = path.strip_prefix(&self.here).unwrap_or(path);
         json!({"type": "artifact", "t": seen.t, "path": side::os_text(shown.as_os_str()), "bytes": bytes, "lines": lines, "deleted": deleted})
@@ -294,6 +310,21 @@ mod tests {
             ("a.txt".to_owned(), 0, Some(0), false),
         ];
         assert_eq!(facts(&all), want);
+    }
+
+    #[test]
+    fn a_log_that_is_opened_for_each_line_has_all_of_them_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log.txt");
+        let line = format!("{}\n", "x".repeat(999));
+        let mut artifacts = watch(dir.path(), "*.txt");
+        for n in 1..=200u64 {
+            fs::write(&log, line.repeat(n as usize)).unwrap();
+            artifacts.look(log.clone(), &fs::symlink_metadata(&log).unwrap(), n);
+        }
+        assert_eq!(artifacts.seen[&log].lines, None, "not read again within a second");
+        artifacts.look(log.clone(), &fs::symlink_metadata(&log).unwrap(), 201);
+        assert_eq!(facts(&artifacts.finish()), [("log.txt".to_owned(), 200_000, Some(200), false)]);
     }
 
     #[test]

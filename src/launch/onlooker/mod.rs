@@ -7,12 +7,12 @@ mod look;
 
 use super::cgroup::Cgroup;
 use super::{job, outside, proc, side};
+use crate::trace::recover::own_host;
 use look::Look;
-use nix::time::{ClockId, clock_gettime};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -71,8 +71,13 @@ pub fn watch(plan: &Plan, stop: &AtomicBool) -> Result<Outcome, Error> {
     let settings = Settings::new(plan.interval);
     let mut first = Watched::open(plan.pid, stat, plan.out.clone(), &settings)?;
     let end = Pid::from_raw(plan.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let mut others =
-        Others { folder: crate::trace::family::folder_of(&plan.out), zst: is_packed(&plan.out), by: HashMap::new(), seen: 0, left_out: 0 };
+    let mut others = Others {
+        folder: crate::trace::family::folder_of(&plan.out),
+        zst: is_packed(&plan.out),
+        by: HashMap::new(),
+        seen: 0,
+        left_out: HashSet::new(),
+    };
     let mut written = Instant::now();
     loop {
         let alive = first.look(&settings);
@@ -86,10 +91,10 @@ pub fn watch(plan: &Plan, stop: &AtomicBool) -> Result<Outcome, Error> {
             others.by.values_mut().for_each(Watched::write);
         }
         if over {
-            if others.left_out > 0 {
+            if !others.left_out.is_empty() {
                 first.note(&format!(
                     "{} processes that it started were not watched: more than {PROCESSES_MAX} at one time",
-                    others.left_out
+                    others.left_out.len()
                 ));
             }
             others.by.into_values().for_each(Watched::finish);
@@ -123,9 +128,8 @@ struct Settings {
 impl Settings {
     fn new(interval: Duration) -> Self {
         let ticks = rustix::param::clock_ticks_per_second().max(1);
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
         let run = outside::monotonic_ns() ^ u64::from(std::process::id()) << 40;
-        Self { run: format!("{run:016x}"), host, interval, tick_ns: 1_000_000_000 / ticks }
+        Self { run: format!("{run:016x}"), host: own_host(), interval, tick_ns: 1_000_000_000 / ticks }
     }
 }
 
@@ -136,6 +140,8 @@ struct Watched {
     exec: u32,
     exe: PathBuf,
     file: File,
+    /// Bytes in it that are whole lines.
+    written: u64,
     packed: bool,
     lines: Vec<u8>,
     cgroup: Option<Cgroup>,
@@ -160,6 +166,7 @@ impl Watched {
             exec: 0,
             exe: exe(pid),
             file,
+            written: 0,
             packed: is_packed(&path),
             lines: Vec::new(),
             cgroup: Cgroup::of(&pid.to_string()),
@@ -236,7 +243,15 @@ impl Watched {
             return;
         }
         let packed = if self.packed { zstd::bulk::compress(&self.lines, 1).ok() } else { None };
-        if self.file.write_all(packed.as_ref().unwrap_or(&self.lines)).is_ok() || self.lines.len() > 64 << 20 {
+        let text = packed.as_ref().unwrap_or(&self.lines);
+        let good = self.file.write_all(text).is_ok();
+        if good {
+            self.written += text.len() as u64;
+        } else {
+            // A part of it may be there: it comes whole the next time.
+            let _ = self.file.set_len(self.written);
+        }
+        if good || self.lines.len() > 64 << 20 {
             self.lines.clear();
         }
     }
@@ -259,7 +274,8 @@ struct Others {
     zst: bool,
     by: HashMap<i32, Watched>,
     seen: usize,
-    left_out: u64,
+    /// Number and start of those that were too many.
+    left_out: HashSet<(i32, u64)>,
 }
 
 impl Others {
@@ -286,11 +302,11 @@ impl Others {
     }
 
     fn begin(&mut self, pid: i32, settings: &Settings) -> Option<Watched> {
+        let stat = proc::stat(pid)?;
         if self.by.len() >= PROCESSES_MAX {
-            self.left_out += 1;
+            self.left_out.insert((pid, stat.start_ticks));
             return None;
         }
-        let stat = proc::stat(pid)?;
         let _ = fs::create_dir(&self.folder);
         let ext = if self.zst { "jsonl.zst" } else { "jsonl" };
         let names = [format!("{pid}.{ext}")].into_iter().chain((2..100).map(|n| format!("{pid}.{n}.{ext}")));
@@ -316,12 +332,11 @@ fn header(pid: i32, stat: &proc::Stat, exec: u32, t: u64, settings: &Settings) -
         let of = |v: &Vec<u8>| v.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(|v| OsString::from_vec(v.to_vec()));
         variables.iter().find_map(of)
     };
-    let wall = clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64);
     let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let pid_ns: u64 = link("ns/pid").to_string_lossy().split(['[', ']']).nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
     json!({
         "type": "header", "v": 1, "run": settings.run, "pid": pid, "ppid": stat.ppid, "start_ticks": stat.start_ticks, "pid_ns": pid_ns, "exec": exec,
-        "mode": "watch", "tick_ns": 1, "mono_ns": t, "wall_ns": wall, "host": settings.host, "exe": side::os_text(link("exe").as_os_str()),
+        "mode": "watch", "tick_ns": 1, "mono_ns": t, "wall_ns": outside::wall_ns(), "host": settings.host, "exe": side::os_text(link("exe").as_os_str()),
         "argv": if argv.is_empty() { vec![name.into()] } else { argv }, "cwd": side::os_text(link("cwd").as_os_str()),
         "rank": job::rank(&env).and_then(|r| r.1.parse::<i64>().ok()), "job": job::job_id(&env).map(|j| j.1),
         "interval_ns": settings.interval.as_nanos() as u64, "page": rustix::param::page_size(), "allocator": "", "heap_seen": false,

@@ -140,31 +140,42 @@ pub fn has_more() -> bool {
 
 /// Calls `look` for each object, in the list's order; whether the list was seen to its end.
 pub fn each(look: impl FnMut(Object)) -> bool {
-    follow(elf::program() as *const c_void as u64, 0, INITIAL.load(Relaxed) as usize, look)
+    seen_to(follow(elf::program() as *const c_void as u64, 0, INITIAL.load(Relaxed) as usize, look))
+}
+
+/// The same for who only asks: what is remembered of the list stays as it is.
+pub fn visit(look: impl FnMut(Object)) -> bool {
+    follow(elf::program() as *const c_void as u64, 0, INITIAL.load(Relaxed) as usize, look).is_some()
+}
+
+fn seen_to(last: Option<u64>) -> bool {
+    if let Some(last) = last {
+        LAST.store(last, Relaxed);
+    }
+    last.is_some()
 }
 
 /// Calls `look` for the objects that came since the list was last seen to its end. Nothing has gone since then.
 pub fn each_new(look: impl FnMut(Object)) -> bool {
     let last = LAST.load(Relaxed);
     match copy::<5>(last) {
-        Some([_, _, _, next, _]) if last != 0 => follow(next, last, 0, look),
+        Some([_, _, _, next, _]) if last != 0 => seen_to(follow(next, last, 0, look)),
         _ => false,
     }
 }
 
-/// Of those that it comes to, the first `stay` were there at the beginning.
-fn follow(mut at: u64, mut before: u64, stay: usize, mut look: impl FnMut(Object)) -> bool {
+/// Gives the last object, where the list was seen to its end. Of those that it comes to, the first `stay` were there at the beginning.
+fn follow(mut at: u64, mut before: u64, stay: usize, mut look: impl FnMut(Object)) -> Option<u64> {
     for i in 0..LONGEST {
         if at == 0 {
-            LAST.store(before, Relaxed);
-            return true;
+            return Some(before);
         }
-        let Some([bias, name, dynamic, next, back]) = copy::<5>(at) else { return false };
+        let [bias, name, dynamic, next, back] = copy::<5>(at)?;
         if back != before {
-            return false;
+            return None;
         }
         look(Object { bias, name, dynamic, program: before == 0, stays: i < stay });
         (before, at) = (at, next);
     }
-    false
+    None
 }

@@ -186,22 +186,25 @@ impl Module {
         self.name_len = name.len().min(NAME) as u16;
     }
 
-    /// Copies the string at `at`, in parts that do not cross a page.
-    fn copy_name(&mut self, mut at: u64) {
-        let mut len = 0usize;
-        while len < NAME {
-            let part = (64 - (at as usize & 63)).min(NAME - len);
-            let Some(to) = self.name.get_mut(len..len + part) else { break };
-            if !copy_to(at, to.as_mut_ptr(), part) {
-                break;
-            }
-            if let Some(end) = to.iter().position(|c| *c == 0) {
-                len += end;
-                break;
-            }
-            len += part;
-            at += part as u64;
-        }
-        self.name_len = len as u16;
+    fn copy_name(&mut self, at: u64) {
+        self.name_len = copy_string(at, &mut self.name) as u16;
     }
+}
+
+/// Copies the string at `at`, in parts that do not cross a page; gives its length, or that of what there is room for.
+pub(super) fn copy_string(mut at: u64, whole: &mut [u8]) -> usize {
+    let mut len = 0usize;
+    while len < whole.len() {
+        let part = (64 - (at as usize & 63)).min(whole.len() - len);
+        let Some(to) = whole.get_mut(len..len + part) else { break };
+        if !copy_to(at, to.as_mut_ptr(), part) {
+            break;
+        }
+        if let Some(end) = to.iter().position(|c| *c == 0) {
+            return len + end;
+        }
+        len += part;
+        at += part as u64;
+    }
+    len
 }
