@@ -160,8 +160,15 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
             begin_chunk(i, lane);
             let mut parked = None;
             let mut done = 0;
-            let n = n.min(room(&c));
+            // Records take a fraction of the room that they might: what is left is asked again rather than the chunk ended.
+            let mut room_for = room(&c);
             while done < n && is_next(block, &c, done) {
+                if room_for == 0 {
+                    room_for = room(&c);
+                    if room_for == 0 {
+                        break;
+                    }
+                }
                 let at = c.pos as usize;
                 if !blocks::take(i, lane, &mut c, (block as *const u8).add(at).cast(), force) {
                     parked = Some(blocks::place_of(lane, ((block as *const u8).add(at) as *const u64).read()));
@@ -171,6 +178,7 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
                 let w = ((block as *const u8).add(at) as *const u64).read();
                 c.pos = (at + record::words(w) * 8) as u32;
                 done += 1;
+                room_for -= 1;
             }
             commit(lane, &c);
             read_any |= done > 0;
