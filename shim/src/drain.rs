@@ -26,7 +26,7 @@ use memshim_format::record::{self, op};
 use memshim_format::spool::*;
 use memshim_format::v93;
 use order::Next;
-use ring::{follows, is_idle, is_next, scan};
+use ring::{follows, is_idle, next_len, scan};
 
 /// Thread that drains, 0 when none does.
 pub static LOCK: AtomicU32 = AtomicU32::new(0);
@@ -141,7 +141,7 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
         loop {
             let block = spool::block(c.block - 1);
             let n = scan(block, c.pos as usize, blocks::place_of(lane, 0));
-            if n == 0 || !is_next(block, &c, 0) {
+            if n == 0 || next_len(block, &c, 0) == 0 {
                 match pass_gap(i, lane, &mut c, block, now, last) {
                     Gap::Next if c.block == first_block || !read_any => continue,
                     Gap::Next => return Stop::More,
@@ -162,7 +162,11 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
             let mut done = 0;
             // Records take a fraction of the room that they might: what is left is asked again rather than the chunk ended.
             let mut room_for = room(&c);
-            while done < n && is_next(block, &c, done) {
+            while done < n {
+                let len = next_len(block, &c, done);
+                if len == 0 {
+                    break;
+                }
                 if room_for == 0 {
                     room_for = room(&c);
                     if room_for == 0 {
@@ -175,8 +179,7 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
                     break;
                 }
                 force = false;
-                let w = ((block as *const u8).add(at) as *const u64).read();
-                c.pos = (at + record::words(w) * 8) as u32;
+                c.pos = (at + len) as u32;
                 done += 1;
                 room_for -= 1;
             }

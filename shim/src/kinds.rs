@@ -16,8 +16,8 @@ pub struct Kinds {
     count: u32,
     /// Rows that have memory.
     backed: u32,
-    /// The last kind found at each place of a small cache: key and number.
-    cache: *mut (Kind, u32),
+    /// The last kind found at each place of a small cache: its [`word_of`] and number, 0 for none.
+    cache: *mut (u64, u32),
 }
 
 pub static mut KINDS: Kinds =
@@ -32,12 +32,21 @@ const STEP: u32 = 1024;
 const RAW: u32 = (FNS_MAX * 8) as u32;
 
 /// Private memory of the index, in bytes.
-pub const PRIVATE: usize = INDEX * 4 + CACHE * size_of::<(Kind, u32)>();
+pub const PRIVATE: usize = INDEX * 4 + CACHE * size_of::<(u64, u32)>();
 
 #[inline(always)]
 fn hash(k: &Kind) -> u64 {
     let x = (k.size as u64) << 16 ^ (k.slack as u64) << 8 ^ (k.func as u64) << 3 ^ k.flags as u64;
     x.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// A kind in one word: `v`, an allocation's argument ([`record::op::ALLOC`]), with function and flags in the size's upper bits, which
+/// hardly any size has.
+#[inline(always)]
+const fn word_of(func: u8, v: u64, flags: u8) -> Option<u64> {
+    const FREE: u32 = 32;
+    const { assert!(FNS_MAX <= 32) };
+    if v >> FREE & 0xff == 0 { Some(v | ((func << 3 | flags & 7) as u64) << FREE) } else { None }
 }
 
 impl Kinds {
@@ -58,32 +67,45 @@ impl Kinds {
         }
     }
 
-    /// Number of a kind (from 1) and whether size and slack go into column `z`. 0: no memory.
+    /// Number of a kind (from 1) and whether size and slack go into column `z`. 0: no memory. `v`: the record's argument word, which has
+    /// both, where one is enough.
     #[inline(always)]
-    pub fn number(&mut self, func: u8, size: u64, slack: u64, flags: u8) -> (u32, bool) {
-        let key = Kind { size: size as i64, slack: slack as u32, func, flags, pad: 0 };
-        let h = hash(&key);
+    pub fn number(&mut self, func: u8, size: u64, slack: u64, v: Option<u64>, flags: u8) -> (u32, bool) {
         // SAFETY: the cache has CACHE entries; memory is checked at reset.
         unsafe {
             if self.cache.is_null() {
                 return (0, false);
             }
-            let c = self.cache.add((h >> 52) as usize % CACHE);
-            if (*c).1 != 0 && (*c).0 == key {
-                return ((*c).1, false);
+            let Some(word) = v.and_then(|v| word_of(func, v, flags)) else { return self.number_of_index(func, size, slack, flags) };
+            let at = self.cache.add((word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % CACHE);
+            if (*at).0 == word && (*at).1 != 0 {
+                return ((*at).1, false);
             }
-            let wide = slack > u32::MAX as u64 || size > i64::MAX as u64;
-            let n = if wide { 0 } else { self.find_or_add(key, h, KINDS_MAX as u32 - RAW) };
-            if n != 0 {
-                c.write((key, n));
-                return (n, false);
+            let (n, raw) = self.number_of_index(func, size, slack, flags);
+            if !raw {
+                at.write((word, n));
+            }
+            (n, raw)
+        }
+    }
+
+    /// The same by the index.
+    #[inline(never)]
+    unsafe fn number_of_index(&mut self, func: u8, size: u64, slack: u64, flags: u8) -> (u32, bool) {
+        // SAFETY: the index has memory.
+        unsafe {
+            if slack <= u32::MAX as u64 && size <= i64::MAX as u64 {
+                let key = Kind { size: size as i64, slack: slack as u32, func, flags, pad: 0 };
+                let n = self.find_or_add(key, hash(&key), KINDS_MAX as u32 - RAW);
+                if n != 0 {
+                    return (n, false);
+                }
             }
             let raw = Kind { size: -1, slack: 0, func, flags, pad: 0 };
             (self.find_or_add(raw, hash(&raw), KINDS_MAX as u32), true)
         }
     }
 
-    #[inline(never)]
     unsafe fn find_or_add(&mut self, key: Kind, h: u64, most: u32) -> u32 {
         let mut i = (h >> 40) as usize & self.mask;
         // SAFETY: i is at most the mask, which is below INDEX; numbers in the index are rows that exist.

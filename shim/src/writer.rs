@@ -40,7 +40,7 @@ const TLS: usize = 32 << 10;
 /// Private memory it takes, in bytes.
 pub const PRIVATE: usize = STACK + TLS;
 /// Blocks that wake it.
-const WAKE_AT: u32 = 8;
+const WAKE_AT: u32 = 32;
 
 /// Whether it lives.
 #[inline]

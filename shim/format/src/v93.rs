@@ -17,15 +17,40 @@
 pub const MAX_LEN: usize = 11;
 
 const BASE: u64 = 93;
+/// Where the values of two digits begin and end.
+const TWO: u64 = 60;
+const TWO_END: u64 = 2292;
+
+/// The characters of the digits.
+const CHARS: [u8; BASE as usize] = {
+    let mut t = [0; BASE as usize];
+    let mut d = 0;
+    while d < BASE as usize {
+        let c = d as u8 + 0x20;
+        // Two characters are left out: `"` (0x22) and `\` (0x5c).
+        let c = c + (c >= 0x22) as u8;
+        t[d] = c + (c >= 0x5c) as u8;
+        d += 1;
+    }
+    t
+};
 
 /// The character of digit `d` (0..=92).
 #[inline(always)]
 const fn char_of(d: u64) -> u8 {
-    let c = d as u8 + 0x20;
-    // Two characters are left out: `"` (0x22) and `\` (0x5c).
-    let c = c + (c >= 0x22) as u8;
-    c + (c >= 0x5c) as u8
+    CHARS[d as usize % BASE as usize]
 }
+
+/// The forms of the values of two digits, 60..2292, without a division at run time.
+static PAIRS: [[u8; 2]; (TWO_END - TWO) as usize] = {
+    let mut t = [[0; 2]; (TWO_END - TWO) as usize];
+    let mut r = 0;
+    while r < TWO_END - TWO {
+        t[r as usize] = [char_of(TWO + r / BASE), char_of(r % BASE)];
+        r += 1;
+    }
+    t
+};
 
 /// The digit of character `c`, or 255 for a character that is none.
 #[inline(always)]
@@ -56,13 +81,11 @@ const DIGITS: [u8; 256] = {
 pub unsafe fn put(out: *mut u8, v: u64) -> usize {
     // SAFETY: at most MAX_LEN bytes are written, which the caller provides.
     unsafe {
-        if v < 60 {
-            *out = char_of(v);
+        if v < TWO {
+            *out = *CHARS.as_ptr().add(v as usize);
             1
-        } else if v < 2292 {
-            let r = v - 60;
-            *out = char_of(60 + r / BASE);
-            *out.add(1) = char_of(r % BASE);
+        } else if v < TWO_END {
+            out.cast::<[u8; 2]>().write_unaligned(*PAIRS.as_ptr().add((v - TWO) as usize));
             2
         } else {
             put_long(out, v)

@@ -78,18 +78,18 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
         let addr3 = place_of(lane, w);
         let arg = record::arg_of(w);
         let mut flags = (arg & 7) as u8;
-        let (size, usable) = if arg & record::WIDE != 0 {
-            (*words.add(1), *words.add(2))
+        let v = *words.add(1);
+        let (size, usable, v) = if arg & record::WIDE != 0 {
+            (v, *words.add(2), None)
         } else {
-            let v = *words.add(1);
-            (v & 0xff_ffff_ffff, (v & 0xff_ffff_ffff) + (v >> 40))
+            (v & 0xff_ffff_ffff, (v & 0xff_ffff_ffff) + (v >> 40), Some(v))
         };
         let func = record::op_of(w) - op::ALLOC;
         let pend = c.pend;
         if pend.what == 0 {
             flags &= !(record::REPLACES as u8);
         }
-        let (n, raw) = KINDS.number(func, size, usable.wrapping_sub(size), flags);
+        let (n, raw) = KINDS.number(func, size, usable.wrapping_sub(size), v, flags);
         if n == 0 {
             (*lane).lost.fetch_add(1, Relaxed);
             return true;
@@ -348,7 +348,7 @@ unsafe fn take_free(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *con
         }
         c.events += 1;
         c.frees += 1;
-        c.live -= freed_usable(w, words) as i64;
+        c.live -= usable as i64;
     }
     true
 }

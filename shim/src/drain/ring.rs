@@ -86,14 +86,15 @@ unsafe fn word(base: *const u8, at: u16) -> u64 {
     unsafe { base.add(at as usize).cast::<u64>().read() }
 }
 
-/// Whether record `k` of the chunk stands where the one before ends, and is no padding.
+/// Bytes of record `k` of the chunk; 0 where it does not stand where the one before ends, or is padding.
 #[inline(always)]
-pub(super) unsafe fn is_next(block: *mut Block, c: &Commit, k: usize) -> bool {
+pub(super) unsafe fn next_len(block: *mut Block, c: &Commit, k: usize) -> usize {
     // SAFETY: offsets are of words in the block; the lock is held.
     unsafe {
         let at = OFFSETS[k % CHUNK];
         let w = word(block as *const u8, at);
-        at as u32 == c.pos && record::op_of(w) != op::PAD && at as usize + record::words(w) * 8 <= BLOCK
+        let len = record::words(w) * 8;
+        if at as u32 == c.pos && record::op_of(w) != op::PAD && at as usize + len <= BLOCK { len } else { 0 }
     }
 }
 
