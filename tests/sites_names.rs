@@ -132,7 +132,7 @@ fn a_file_that_was_built_anew_is_not_used() {
     assert!(run.sites[0].frames.iter().all(|f| f.function.is_none() && f.addr.is_some() && f.module.is_some()));
     let problems = &run.sites_total.problems;
     assert!(problems.len() == 1 && problems[0].why.contains("another build"), "{problems:?}");
-    assert_eq!(run.sites_total.unresolved_bytes.0, 1000);
+    assert_eq!((run.sites_total.unresolved_bytes.0, run.sites_total.without_owner_bytes.0), (1000, 1000));
 }
 
 #[test]

@@ -136,6 +136,7 @@ pub fn sites(image: &ImageEnd, names: &Names, table: &mut FrameTable, options: &
             answer.sums.problems.extend(beyond(image, instant));
             let mut owners = owner::sums(&rows, table, own);
             answer.sums.owners = owners.len() as u64;
+            answer.sums.without_owner_bytes = Bytes(owners.iter().filter(|o| o.frame.function.is_none()).map(|o| o.total_bytes.0).sum());
             owners.truncate(OWNERS_SHOWN);
             answer.owners = owners;
             answer.view = options.view.as_ref().map(|request| views::view(&rows, table, request, &|tid| thread_of(image, memory, tid)));

@@ -108,8 +108,10 @@ pub struct SiteSums {
     pub without_stack_bytes: Bytes,
     /// With a stack that goes on beyond its outermost frame.
     pub truncated_bytes: Bytes,
-    /// Whose innermost frame has no name.
+    /// Whose innermost frame has no name: code of stripped libraries.
     pub unresolved_bytes: Bytes,
+    /// Of which no frame that could be their owner has a name: without a stack, or from such code alone.
+    pub without_owner_bytes: Bytes,
     /// Leaked bytes that `--suppressions` knows.
     pub suppressed_bytes: Bytes,
     /// Why names are missing, by file.

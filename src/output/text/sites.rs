@@ -93,6 +93,7 @@ fn shares(page: &mut Page, s: &SiteSums) {
     let parts = [
         ("without a stack", s.without_stack_bytes),
         ("from code without names", s.unresolved_bytes),
+        ("without an owner", s.without_owner_bytes),
         ("with a stack that goes on beyond what is known", s.truncated_bytes),
         ("known leaks", s.suppressed_bytes),
     ];
