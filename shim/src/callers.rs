@@ -9,6 +9,7 @@
 //! event further out on the same stack.
 
 mod definitions;
+mod lines;
 mod nodes;
 
 use crate::config::{CONFIG, NATIVE, PYTHON};
@@ -18,6 +19,7 @@ use crate::sys::{self, sys};
 use crate::unwind::reach::{self, Reach};
 use crate::unwind::{self, Native, modules};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*, compiler_fence};
+use lines::Lines;
 use memshim_format::record::{NODE_BITS, op, stack, start};
 use memshim_format::spool::LANES_MAX;
 use nodes::Nodes;
@@ -41,6 +43,7 @@ pub struct Walker {
     python_nodes: Nodes,
     native: Native,
     python: Python,
+    lines: Lines,
 }
 
 /// The lanes' walkers, kept over the threads that use the lane.
@@ -218,12 +221,14 @@ unsafe fn native(hot: *mut Hot, w: *mut Walker) -> u32 {
 unsafe fn python(hot: *mut Hot, w: *mut Walker) -> u32 {
     // SAFETY: the caller's walker.
     unsafe {
-        let (nodes, torn) = (&mut (*w).python_nodes, &raw mut (*w).torn);
+        let (nodes, lines, torn) = (&mut (*w).python_nodes, &mut (*w).lines, &raw mut (*w).torn);
         (*w).python.update(
-            &mut |parent, code, at| {
+            &mut |parent, code, at, spot| {
                 let frame = (code as u64 & 0x7fff_ffff) << 32 | at as u64;
                 nodes.number(parent, frame, |n| {
-                    if !*torn && !push_of_stacks(hot, [start(op::PYNODE, 0, n as u64), parent as u64, frame]) {
+                    // Frames of no code object say why instead.
+                    let said = if code == 0 { frame } else { lines.said(frame, spot) };
+                    if !*torn && !push_of_stacks(hot, [start(op::PYNODE, 0, n as u64), parent as u64, said]) {
                         *torn = true;
                     }
                 })

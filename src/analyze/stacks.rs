@@ -7,8 +7,7 @@ use super::runtime;
 use crate::model::image::ImageEnd;
 use crate::model::modules::ModuleFile;
 use crate::model::stacks::{BEYOND, NO_MODULE, NativeFrame, PythonFrame, Stacks};
-use crate::symbols::{self, ModuleNames, Search, Wanted, pylines};
-use crate::trace::stacks::Code;
+use crate::symbols::{self, ModuleNames, Search, Wanted};
 
 /// Frames by number.
 #[derive(Debug, Default)]
@@ -166,7 +165,7 @@ impl<'a> Resolver<'a> {
             Some(code) => Frame {
                 function: Some(code.name.clone()),
                 file: Some(code.file.clone()),
-                line: line_of(code, frame.at),
+                line: code.line(frame.at),
                 python: true,
                 ..Frame::default()
             },
@@ -175,12 +174,6 @@ impl<'a> Resolver<'a> {
         self.python.insert(*frame, number);
         number
     }
-}
-
-/// A code object without a table has its first line at least.
-fn line_of(code: &Code, at: u32) -> Option<u32> {
-    let version = u16::try_from(code.version).unwrap_or(u16::MAX);
-    pylines::line(version, &code.lines, code.first_line, at).or((code.first_line > 0).then_some(code.first_line))
 }
 
 /// Whose a frame is.

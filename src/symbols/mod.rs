@@ -7,7 +7,6 @@ pub mod carry;
 pub mod detail;
 mod elf;
 mod files;
-pub mod pylines;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -55,14 +55,14 @@ impl Callers {
     /// Writes the definition if all of it is there.
     fn define(&mut self, out: &mut Vec<u8>) {
         let Some((version, number, parts)) = self.definition else { return };
-        let (first_line, [file, name, table]) = parts_of_code(parts);
-        let Some(texts) = self.texts.get(..file + name + table) else { return };
+        let (first_line, [file, name]) = parts_of_code(parts);
+        let Some(texts) = self.texts.get(..file + name) else { return };
         let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
             Ok(text) => Value::from(text),
             Err(_) => serde_json::json!({"hex": hex(bytes)}),
         };
-        let (path, function, lines) = (text(&texts[..file]), text(&texts[file..file + name]), hex(&texts[file + name..]));
-        push_line(out, format_args!(r#"{{"type":"code","codes":[[{number},{path},{function},{first_line},{version},"{lines}"]]}}"#));
+        let (path, function) = (text(&texts[..file]), text(&texts[file..]));
+        push_line(out, format_args!(r#"{{"type":"code","codes":[[{number},{path},{function},{first_line},{version}]]}}"#));
         self.definition = None;
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A node is a frame and the node of its caller. Nodes are numbered by lane; what a number means is the model's matter.
 
-use memshim_format::v93::unzigzag;
+use memshim_format::{pylines, v93::unzigzag};
 use serde::Deserialize;
 
 use super::column::Column;
@@ -58,7 +58,7 @@ pub struct NativeNode {
     pub frame: u64,
 }
 
-/// A node of Python: caller's number, code object, instruction and whether C called into the interpreter here.
+/// A node of Python: caller's number, code object, line or instruction ([`Code::line`]) and whether C called into the interpreter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PythonNode {
     pub parent: u32,
@@ -129,16 +129,37 @@ pub struct Code {
     pub first_line: u32,
     /// 0x030b is 3.11.
     pub version: u32,
-    /// `co_lnotab` up to 3.9, `co_linetable` from 3.10 on.
-    pub lines: Vec<u8>,
+    /// `co_lnotab` up to 3.9, `co_linetable` from 3.10 on, in a trace whose nodes say instructions. `None`: they say lines.
+    pub lines: Option<Vec<u8>>,
+}
+
+impl Code {
+    /// The line of a node that says `at`; one that has none is at the first.
+    pub fn line(&self, at: u32) -> Option<u32> {
+        let line = match &self.lines {
+            Some(table) => pylines::line(u16::try_from(self.version).unwrap_or(u16::MAX), table, self.first_line, at),
+            None => pylines::line_said(self.first_line, at),
+        };
+        line.or((self.first_line > 0).then_some(self.first_line))
+    }
 }
 
 #[derive(Deserialize)]
-struct CodeRow(u32, Text, Text, u32, u32, String);
+#[serde(untagged)]
+enum CodeRow {
+    Bare(u32, Text, Text, u32, u32),
+    WithTable(u32, Text, Text, u32, u32, String),
+}
 
 impl From<CodeRow> for Code {
-    fn from(CodeRow(number, file, name, first_line, version, lines): CodeRow) -> Self {
-        Code { number, file: file.0, name: name.0, first_line, version, lines: bytes_of_hex(&lines) }
+    fn from(row: CodeRow) -> Self {
+        let (number, file, name, first_line, version, lines) = match row {
+            CodeRow::Bare(number, file, name, first_line, version) => (number, file, name, first_line, version, None),
+            CodeRow::WithTable(number, file, name, first_line, version, lines) => {
+                (number, file, name, first_line, version, Some(bytes_of_hex(&lines)))
+            }
+        };
+        Code { number, file: file.0, name: name.0, first_line, version, lines }
     }
 }
 
@@ -176,6 +197,16 @@ mod tests {
         let x = Module { id: 2, bias: 4096, path: "/lib/x.so".into(), build_id: vec![10, 255], ranges: vec![(4096, 8192)] };
         assert_eq!((&m.load[0], m.unload), (&x, vec![1]));
         let c: Codes = serde_json::from_str(r#"{"codes":[[1,"a.py","f.<locals>.g",7,779,"0001"]]}"#).unwrap();
-        assert_eq!((c.codes[0].first_line, c.codes[0].version, &c.codes[0].lines[..]), (7, 0x30b, &[0, 1][..]));
+        assert_eq!((c.codes[0].first_line, c.codes[0].version, c.codes[0].lines.as_deref()), (7, 0x30b, Some(&[0, 1][..])));
+    }
+
+    #[test]
+    fn lines_are_of_nodes_or_of_a_table() {
+        let c: Codes =
+            serde_json::from_str(r#"{"codes":[[1,"a.py","f",7,779],[2,{"hex":"ff"},"g",7,775,"00010401"],[3,"a.py","h",0,779]]}"#).unwrap();
+        let lines = |n: usize, at: [u32; 3]| at.map(|at| c.codes[n].line(at));
+        assert_eq!(lines(0, [0, 1, 1 + 2 * 5]), [Some(7), Some(7), Some(12)], "said by the node; 0 is none: the first");
+        assert_eq!(lines(1, [0, 1, 2]), [Some(8), Some(8), Some(9)], "of instructions by the table");
+        assert_eq!(lines(2, [0, 1, 2]), [None, Some(0), None]);
     }
 }

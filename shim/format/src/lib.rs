@@ -8,6 +8,7 @@ pub mod gpu;
 pub mod live;
 pub mod phase;
 pub mod proc;
+pub mod pylines;
 pub mod record;
 pub mod remote;
 pub mod spool;

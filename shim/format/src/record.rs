@@ -126,12 +126,12 @@ pub mod op {
     pub const PHASE: u8 = 0x53;
     /// A node of the lane's tree of native frames: its number; its parent's, the frame.
     pub const NODE: u8 = 0x54;
-    /// A node of the lane's tree of Python frames: its number; its parent's, code << 32 | at.
+    /// A node of the lane's tree of Python frames: its number; its parent's, code << 32 | line (as [`super::pylines::said`]) << 1 | entry.
     pub const PYNODE: u8 = 0x55;
     /// The stack of the allocations and rows that follow: Python node in bits 28..56, native node below. No argument word.
     pub const STACK: u8 = 0x56;
-    /// A code object of Python's is defined: version, number; first line << 39 | bytes of file << 26 | of name << 13 | of line table. The
-    /// three texts follow, one after the other, in TEXT records.
+    /// A code object of Python's is defined: version, number; first line << 26 | bytes of file << 13 | of name. The
+    /// texts follow, one after the other, in TEXT records.
     pub const CODE: u8 = 0x57;
     /// Text of what the record before began: bytes in it; seven words of seven bytes, low byte first.
     pub const TEXT: u8 = 0x58;
@@ -187,17 +187,15 @@ pub const fn is_of_stacks(w: u64) -> bool {
     matches!(op_of(w), op::NODE..=op::TEXT)
 }
 
-/// The second word of a CODE record: first line of the code, bytes of its three texts.
-pub const fn code_parts(first_line: u32, lens: [usize; 3]) -> u64 {
-    let line = if first_line < 1 << 24 { first_line as u64 } else { 0 };
-    ((line << LEN_BITS | lens[0] as u64) << LEN_BITS | lens[1] as u64) << LEN_BITS | lens[2] as u64
+/// The second word of a CODE record: first line of the code, bytes of its two texts.
+pub const fn code_parts(first_line: u32, lens: [usize; 2]) -> u64 {
+    ((first_line as u64) << LEN_BITS | lens[0] as u64) << LEN_BITS | lens[1] as u64
 }
 
 /// What [`code_parts`] was given.
-pub const fn parts_of_code(w: u64) -> (u32, [usize; 3]) {
+pub const fn parts_of_code(w: u64) -> (u32, [usize; 2]) {
     const MASK: u64 = (1 << LEN_BITS) - 1;
-    let lens = [w >> (LEN_BITS * 2) & MASK, w >> LEN_BITS & MASK, w & MASK];
-    ((w >> (LEN_BITS * 3)) as u32 & 0xff_ffff, [lens[0] as usize, lens[1] as usize, lens[2] as usize])
+    ((w >> (LEN_BITS * 2)) as u32, [(w >> LEN_BITS & MASK) as usize, (w & MASK) as usize])
 }
 
 /// Whether a row has a stack: one that asks for memory. Others come after their call's stack by chance only.

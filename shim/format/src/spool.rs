@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 /// First word of a spool ("MEMSPOOL" read as little-endian bytes).
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MEMSPOOL");
 /// Layout version; a reader refuses others.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Offset of the kinds.
 pub const KINDS_OFF: usize = 64 << 10;
 /// Kinds at most; further allocations use the kinds of size −1.
@@ -73,7 +73,7 @@ pub const P_CAP: usize = 2048;
 /// Bytes of a lane's pending nodes, native and Python ones each.
 pub const N_CAP: usize = 2048;
 /// Bytes of texts that a definition in a lane's ring can have.
-pub const D_CAP: usize = 8191;
+pub const D_CAP: usize = 3072;
 
 /// Page 0 of the spool.
 #[repr(C)]

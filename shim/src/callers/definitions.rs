@@ -1,4 +1,4 @@
-//! A code object's file, name and line table on their way through the ring.
+//! A code object's file and name on their way through the ring.
 
 use crate::lane::{Hot, push_of_stacks};
 use crate::python::Definition;
@@ -9,6 +9,7 @@ use memshim_format::spool::D_CAP;
 /// Longer ones are cut: the start of a path says less than its end, but a reader finds files by whole paths only.
 const FILE: usize = 2047;
 const NAME: usize = 1023;
+const _: () = assert!(FILE + NAME <= D_CAP);
 
 /// Pushes a definition; false where the ring has no room for all of it.
 ///
@@ -17,9 +18,8 @@ const NAME: usize = 1023;
 pub unsafe fn push(hot: *mut Hot, d: &Definition) -> bool {
     let cut = |text: &'_ [u8], most: usize| text.len().min(most);
     let (file, name) = (cut(d.file, FILE), cut(d.name, NAME));
-    let lines = cut(d.lines, D_CAP - file - name);
-    let parts = code_parts(d.first_line, [file, name, lines]);
-    let texts = d.file.iter().take(file).chain(d.name.iter().take(name)).chain(d.lines.iter().take(lines));
+    let parts = code_parts(d.first_line, [file, name]);
+    let texts = d.file.iter().take(file).chain(d.name.iter().take(name));
     // A handler's own definition must not come in between.
     let signals = sys::block_signals();
     // SAFETY: the caller's hot.

@@ -123,15 +123,13 @@ pub unsafe fn nodes(i: u32, lane: *mut Lane, c: &mut Commit, which: usize) {
     (of.count, of.len, of.last) = (0, 0, 0);
 }
 
-/// Writes the definition of a code object: file, name and line table lie one after the other in `texts`.
-pub fn code(texts: &[u8], number: u64, version: u32, first_line: u32, lens: [usize; 3]) {
+/// Writes the definition of a code object: file and name lie one after the other in `texts`.
+pub fn code(texts: &[u8], number: u64, version: u32, first_line: u32, lens: [usize; 2]) {
     let part = |from: usize, len: usize| texts.get(from..from + len).unwrap_or(b"");
-    let [file, name, table] = lens;
+    let [file, name] = lens;
     side(|t| {
         t.str("{\"type\":\"code\",\"codes\":[[").num(number).str(",").quoted(part(0, file)).str(",").quoted(part(file, name));
-        t.str(",").num(first_line as u64).str(",").num(version as u64).str(",\"");
-        hex(t, part(file + name, table));
-        t.str("\"]]}\n");
+        t.str(",").num(first_line as u64).str(",").num(version as u64).str("]]}\n");
     });
 }
 

@@ -10,6 +10,7 @@ use super::strings::chars;
 use super::thread::{plausible, read};
 use crate::sys;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use memshim_format::pylines;
 
 /// Addresses that are known at once; of more code objects nothing is said (number 0).
 const SLOTS: usize = 1 << 18;
@@ -34,10 +35,8 @@ pub struct Definition<'a> {
     /// `co_qualname`, before 3.11 `co_name`. Cut after [`NAME`] bytes.
     pub name: &'a [u8],
     pub first_line: u32,
-    /// 0x030b for 3.11: says which format `lines` has.
+    /// 0x030b for 3.11.
     pub version: u16,
-    /// `co_linetable`, before 3.10 `co_lnotab`; as long as it is. The target's own memory.
-    pub lines: &'a [u8],
 }
 
 pub const FILE: usize = 4096;
@@ -159,24 +158,41 @@ unsafe fn new(i: &Interpreter, code: u64, text: &mut Text, define: &mut impl FnM
             name = chars(l, read(p, l.name));
         }
         let name = name.map_or(0, |c| c.write(&mut text.name));
-        let first_line = p.add(l.firstlineno as usize).cast::<i32>().read().max(0) as u32;
-        let lines = read(p, l.lines);
-        let lines: &[u8] = if plausible(lines) {
-            let size = read(lines as *const u8, l.bytes_size);
-            core::slice::from_raw_parts((lines as *const u8).add(l.bytes_data as usize), if size < 1 << 28 { size as usize } else { 0 })
-        } else {
-            &[]
-        };
         let told = define(&Definition {
             number: n,
             file: text.file.get(..file).unwrap_or(&[]),
             name: text.name.get(..name).unwrap_or(&[]),
-            first_line,
+            first_line: first_line(i, code),
             version: i.version,
-            lines,
         });
         // What was not told is defined anew at the next use.
         if told { n } else { 0 }
+    }
+}
+
+/// `co_firstlineno`.
+unsafe fn first_line(i: &Interpreter, code: u64) -> u32 {
+    // SAFETY: a field of the caller's code object.
+    unsafe { (code as *const u8).add(i.layout.firstlineno as usize).cast::<i32>().read().max(0) as u32 }
+}
+
+/// The line of an instruction, as a node says it ([`pylines::said`]).
+///
+/// # Safety
+/// `code` is a code object of this interpreter, kept alive by a frame of this thread.
+pub unsafe fn line_said(i: &Interpreter, code: u64, index: u32) -> u32 {
+    let l = &i.layout;
+    // SAFETY: fields of the caller's code object; `co_linetable`, before 3.10 `co_lnotab`, is a bytes object that lives as long and never changes.
+    unsafe {
+        let lines = read(code as *const u8, l.lines);
+        if !plausible(lines) {
+            return 0;
+        }
+        let size = read(lines as *const u8, l.bytes_size);
+        let data = (lines as *const u8).add(l.bytes_data as usize);
+        let table = core::slice::from_raw_parts(data, if size < 1 << 28 { size as usize } else { 0 });
+        let first = first_line(i, code);
+        pylines::said(first, pylines::line(i.version, table, first, index))
     }
 }
 

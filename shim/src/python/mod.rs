@@ -34,7 +34,7 @@ mod walk;
 pub use codes::{Definition, forget, private};
 pub use interpreter::{notice, seek, seek_in, state};
 pub use layout::NONE;
-pub use walk::Python;
+pub use walk::{Python, Spot};
 
 impl Python {
     /// The node of this thread's innermost Python frame, 0: it runs no Python.
@@ -42,7 +42,11 @@ impl Python {
     /// # Safety
     /// Called on the thread whose stack is wanted, which no one else's call of `update` on this `Python` overlaps.
     #[inline]
-    pub unsafe fn update(&mut self, node: &mut impl FnMut(u32, u32, u32) -> u32, define: &mut impl FnMut(&Definition) -> bool) -> u32 {
+    pub unsafe fn update(
+        &mut self,
+        node: &mut impl FnMut(u32, u32, u32, &Spot) -> u32,
+        define: &mut impl FnMut(&Definition) -> bool,
+    ) -> u32 {
         let Some(i) = interpreter::get() else { return 0 };
         let top = thread::top(i, &mut self.ground);
         // SAFETY: this thread's innermost frame.

@@ -28,6 +28,24 @@ const TRUNCATED: u32 = 0;
 const BROKEN: u32 = 2;
 const NUMBERLESS: u32 = 4;
 
+/// Where a frame is: for the one who has to say its line.
+pub struct Spot<'a> {
+    i: &'a Interpreter,
+    code: u64,
+    index: u32,
+}
+
+impl Spot<'_> {
+    /// Its line, as a node says it.
+    ///
+    /// # Safety
+    /// The walk that gave it is under way, and its code object has a number.
+    pub unsafe fn line_said(&self) -> u32 {
+        // SAFETY: the caller's promise: a frame keeps the code object alive.
+        unsafe { codes::line_said(self.i, self.code, self.index) }
+    }
+}
+
 /// What is remembered of a thread's Python stack. All zero is a good beginning.
 #[repr(C)]
 pub struct Python {
@@ -69,7 +87,7 @@ impl Python {
         &mut self,
         i: &Interpreter,
         top: u64,
-        node: &mut impl FnMut(u32, u32, u32) -> u32,
+        node: &mut impl FnMut(u32, u32, u32, &Spot) -> u32,
         define: &mut impl FnMut(&Definition) -> bool,
     ) -> u32 {
         if top == 0 {
@@ -93,7 +111,7 @@ impl Python {
         &mut self,
         i: &Interpreter,
         top: u64,
-        node: &mut impl FnMut(u32, u32, u32) -> u32,
+        node: &mut impl FnMut(u32, u32, u32, &Spot) -> u32,
         define: &mut impl FnMut(&Definition) -> bool,
     ) -> u32 {
         let l = &i.layout;
@@ -204,7 +222,7 @@ impl Python {
         &mut self,
         i: &Interpreter,
         top: u64,
-        node: &mut impl FnMut(u32, u32, u32) -> u32,
+        node: &mut impl FnMut(u32, u32, u32, &Spot) -> u32,
         define: &mut impl FnMut(&Definition) -> bool,
     ) -> u32 {
         let l = &i.layout;
@@ -246,7 +264,7 @@ impl Python {
             for k in 0..n {
                 *frames.add(n - 1 - k) = *fresh.add(k);
             }
-            self.root = mark.map_or(0, |m| node(0, 0, m));
+            self.root = mark.map_or(0, |m| node(0, 0, m, &Spot { i, code: 0, index: 0 }));
             self.name(i, 0, node, define)
         }
     }
@@ -292,7 +310,7 @@ impl Python {
         &mut self,
         i: &Interpreter,
         from: usize,
-        node: &mut impl FnMut(u32, u32, u32) -> u32,
+        node: &mut impl FnMut(u32, u32, u32, &Spot) -> u32,
         define: &mut impl FnMut(&Definition) -> bool,
     ) -> u32 {
         let frames = (&raw mut self.frames).cast::<Frame>();
@@ -316,8 +334,8 @@ impl Python {
                         *word = if n > 0 && passing { *word | bit } else { *word & !bit };
                     }
                     let entry = r.entry | from_c as u16;
-                    let at = if r.number == 0 { NUMBERLESS } else { index(i, r) << 1 };
-                    parent = node(parent, r.number, at | entry as u32);
+                    let spot = Spot { i, code: masked(r.code) as u64, index: if r.number == 0 { NUMBERLESS / 2 } else { index(i, r) } };
+                    parent = node(parent, r.number, spot.index << 1 | entry as u32, &spot);
                     from_c = false;
                 }
                 r.node = parent;

@@ -6,15 +6,14 @@
 
 #[path = "../../../shim/src/elf.rs"]
 mod elf;
-#[path = "../../../src/symbols/pylines.rs"]
-mod pylines;
 #[path = "../../../shim/src/python/mod.rs"]
 mod python;
 mod storm;
 #[path = "../../../shim/src/sys.rs"]
 mod sys;
 
-use python::{Definition, Python};
+use memshim_format::pylines;
+use python::{Definition, Python, Spot};
 use std::alloc::{Layout, alloc_zeroed};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,7 +27,6 @@ struct Code {
     name: Vec<u8>,
     first_line: u32,
     version: u16,
-    lines: Vec<u8>,
 }
 
 static CODES: Mutex<Vec<Option<Code>>> = Mutex::new(Vec::new());
@@ -36,7 +34,8 @@ static CODES: Mutex<Vec<Option<Code>>> = Mutex::new(Vec::new());
 /// A thread's remembered stack and its nodes.
 struct Walker {
     python: Box<Python>,
-    nodes: Vec<(u32, u32, u32)>,
+    /// Caller's node, code, instruction and entry, line as a node says it.
+    nodes: Vec<(u32, u32, u32, u32)>,
     numbers: HashMap<(u32, u32, u32), u32>,
     asked: u64,
 }
@@ -50,10 +49,12 @@ impl Walker {
 
     fn walk(&mut self) -> u32 {
         let Walker { python, nodes, numbers, asked } = self;
-        let mut node = |parent, code, at| {
+        let mut node = |parent, code, at, spot: &Spot| {
             *asked += 1;
             *numbers.entry((parent, code, at)).or_insert_with(|| {
-                nodes.push((parent, code, at));
+                // SAFETY: the walk is under way.
+                let said = if code == 0 { 0 } else { unsafe { spot.line_said() } };
+                nodes.push((parent, code, at, said));
                 nodes.len() as u32
             })
         };
@@ -69,7 +70,7 @@ fn define(d: &Definition) -> bool {
         codes.resize_with(n + 1, || None);
     }
     assert!(codes[n].is_none(), "number {n} is defined twice");
-    codes[n] = Some(Code { file: d.file.into(), name: d.name.into(), first_line: d.first_line, version: d.version, lines: d.lines.into() });
+    codes[n] = Some(Code { file: d.file.into(), name: d.name.into(), first_line: d.first_line, version: d.version });
     true
 }
 
@@ -135,10 +136,10 @@ pub unsafe extern "C" fn frames_walk(out: *mut Row, room: usize, fresh: i32) -> 
         };
         let (mut node, mut n) = (walker.walk(), 0);
         while node != 0 && n < room {
-            let (parent, code, at) = walker.nodes[node as usize - 1];
+            let (parent, code, at, said) = walker.nodes[node as usize - 1];
             let codes = CODES.lock().expect("no panic while it is held");
             let c = codes.get(code as usize).and_then(|c| c.as_ref());
-            let line = c.and_then(|c| pylines::line(c.version, &c.lines, c.first_line, at >> 1)).unwrap_or(0);
+            let line = c.and_then(|c| pylines::line_said(c.first_line, said)).unwrap_or(0);
             // SAFETY: below the caller's room.
             unsafe { out.add(n).write(Row { code, index: at >> 1, entry: at & 1, line }) };
             (node, n) = (parent, n + 1);
@@ -181,7 +182,7 @@ pub extern "C" fn frames_repeat(times: u64) -> u32 {
     let mut last = 0;
     for _ in 0..times {
         // SAFETY: one thread counts.
-        last = unsafe { (*python).update(&mut |parent, code, at| parent ^ code ^ at, &mut |_| true) };
+        last = unsafe { (*python).update(&mut |parent, code, at, _| parent ^ code ^ at, &mut |_| true) };
     }
     last
 }

@@ -2,7 +2,7 @@
 //! frame is being made, the interpreter starts or ends, a thread comes or goes. Nothing is kept of it but counts, printed at the end. Set
 //! to `signals`, a signal's handler does so, too.
 
-use crate::python::{self, Definition, Python};
+use crate::python::{self, Definition, Python, Spot};
 use crate::sys;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -79,8 +79,12 @@ fn walk() {
         python = sys::map_anon(size_of::<Python>()).cast();
         PYTHON.set(python);
     }
-    let mut node = |_, code, at| {
+    let mut node = |_, code, at, spot: &Spot| {
         BROKEN.fetch_add((code == 0 && at == 2) as u64, Relaxed);
+        if code != 0 {
+            // SAFETY: the walk is under way.
+            std::hint::black_box(unsafe { spot.line_said() });
+        }
         NODES.fetch_add(1, Relaxed) as u32
     };
     let mut define = |d: &Definition| {

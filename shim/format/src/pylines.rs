@@ -1,5 +1,5 @@
-//! Lines of Python source from the line tables of code objects. A trace says at which instruction a frame was, in units of two bytes from
-//! the code's first; the table says which line that is. Three formats:
+//! Lines of Python source from the line tables of code objects, and how a node says its line. A frame is at an instruction, in units of two
+//! bytes from the code's first; the table says which line that is. Three formats:
 //!
 //! - up to 3.9, `co_lnotab`: pairs of bytes. The first says how many bytes of code further, the second (signed) how many lines further. The
 //!   line is what has been added up by all pairs that begin at or before the instruction.
@@ -10,7 +10,23 @@
 //!   number, no columns; 14 lines, end lines and columns as numbers; 15 no line. Numbers are groups of six bits, the lowest first, 64 marks
 //!   that one follows; signed ones have the sign in the lowest bit.
 
-use std::collections::BTreeMap;
+use crate::v93::{unzigzag, zigzag};
+
+/// How a node says a line: 0 none, else one more than the zigzag of its distance from the code's first line. Below 2^30.
+#[inline]
+pub fn said(first_line: u32, line: Option<u32>) -> u32 {
+    let Some(line) = line else { return 0 };
+    match zigzag(line as i64 - first_line as i64) {
+        far @ 0..0x3fff_fffe => far as u32 + 1,
+        _ => 0,
+    }
+}
+
+/// The line that [`said`] says.
+pub fn line_said(first_line: u32, said: u32) -> Option<u32> {
+    let distance = unzigzag(said.checked_sub(1)? as u64);
+    u32::try_from(i64::from(first_line) + distance).ok()
+}
 
 /// The line of instruction `index` of a code object that begins at `first_line`; `None` where the table has none for it (instructions that
 /// the compiler made up).
@@ -25,7 +41,7 @@ pub fn line(version: u16, table: &[u8], first_line: u32, index: u32) -> Option<u
                 if at > wanted {
                     break;
                 }
-                line += i64::from(*lines as i8);
+                line = line.wrapping_add(i64::from(*lines as i8));
             }
             found = Some(line);
         }
@@ -34,7 +50,7 @@ pub fn line(version: u16, table: &[u8], first_line: u32, index: u32) -> Option<u
             for [bytes, lines] in table.as_chunks().0 {
                 let none = *lines as i8 == -128;
                 if !none {
-                    line += i64::from(*lines as i8);
+                    line = line.wrapping_add(i64::from(*lines as i8));
                 }
                 end += u64::from(*bytes);
                 if end > wanted {
@@ -48,7 +64,7 @@ pub fn line(version: u16, table: &[u8], first_line: u32, index: u32) -> Option<u
             let mut rest = table;
             while let Some((entry, tail)) = Entry::read(rest) {
                 rest = tail;
-                line += entry.lines;
+                line = line.wrapping_add(entry.lines);
                 end += entry.units;
                 if end > wanted {
                     found = entry.has_line.then_some(line);
@@ -80,7 +96,7 @@ impl Entry {
         };
         // Whatever the form has besides: bytes without the upper bit.
         let length = rest.iter().position(|b| b & 0x80 != 0).unwrap_or(rest.len());
-        Some((Entry { units: u64::from(head & 7) + 1, lines, has_line: form != 15 }, &rest[length..]))
+        Some((Entry { units: u64::from(head & 7) + 1, lines, has_line: form != 15 }, rest.get(length..)?))
     }
 }
 
@@ -95,19 +111,6 @@ fn signed(bytes: &[u8]) -> i64 {
     }
     let size = (n >> 1) as i64;
     if n & 1 == 1 { -size } else { size }
-}
-
-/// Lines that were asked for, kept by instruction: a table is read from its beginning each time.
-#[derive(Default)]
-pub struct Lines {
-    known: BTreeMap<u32, Option<u32>>,
-}
-
-impl Lines {
-    /// As [`line()`], of one code object.
-    pub fn line(&mut self, version: u16, table: &[u8], first_line: u32, index: u32) -> Option<u32> {
-        *self.known.entry(index).or_insert_with(|| line(version, table, first_line, index))
-    }
 }
 
 #[cfg(test)]
@@ -195,11 +198,10 @@ for s in sources: say(compile(s, "x.py", "exec"))
     }
 
     #[test]
-    fn lines_asked_for_twice_are_the_same() {
-        let mut lines = Lines::default();
-        let table = [0x80 | 13 << 3 | 1, 6, 0xf8];
-        for _ in 0..2 {
-            assert_eq!((lines.line(0x030c, &table, 10, 1), lines.line(0x030c, &table, 10, 2)), (Some(13), None));
+    fn a_node_says_its_line() {
+        for (first, line) in [(10, Some(10)), (10, Some(12)), (10, Some(3)), (1, Some(9_999_999)), (0, Some(0)), (10, None)] {
+            assert_eq!(line_said(first, said(first, line)), line);
         }
+        assert_eq!((said(7, Some(7)), said(7, None), said(0, Some(u32::MAX))), (1, 0, 0));
     }
 }
