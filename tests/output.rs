@@ -53,6 +53,18 @@ fn ends(mut child: Child, limit: Duration) -> i32 {
 }
 
 #[test]
+fn where_no_thread_can_be_had_the_program_keeps_its_output() {
+    let dir = fresh_dir("output-no-thread");
+    // Stacks of a size that no address space has.
+    let mut command = watched(&dir, &[RULE], &["sh", "-c", "echo Phase one; echo two >&2; exit 3"]);
+    let o = command.env("RUST_MIN_STACK", (1u64 << 47).to_string()).output().unwrap();
+    let said = lossy(&o.stderr);
+    assert_eq!((lossy(&o.stdout).as_str(), o.status.code()), ("Phase one\n", Some(3)), "{said}");
+    assert!(said.contains("two\n") && said.contains("no thread can be had"), "{said}");
+    assert!(dir.join("t.jsonl").exists(), "recorded all the same");
+}
+
+#[test]
 fn every_byte_arrives_where_it_belongs() {
     let dir = fresh_dir("output-bytes");
     let bytes: Vec<u8> = (0..3_000_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();

@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{sleep, spawn};
+use std::thread::{Builder, sleep};
 use std::time::{Duration, Instant};
 
 /// A start that takes longer is not waited for by others, and others are not waited for longer.
@@ -58,7 +58,8 @@ impl Claim {
     pub fn release_when(&mut self, there: impl Fn() -> bool + Send + 'static, over: &Arc<AtomicBool>) {
         let Some(lock) = self.lock.take() else { return };
         let (began, over) = (Instant::now(), over.clone());
-        spawn(move || {
+        // Without a thread the folder is let go of now: only two runs that start at once need it.
+        let _ = Builder::new().spawn(move || {
             while began.elapsed() < PATIENCE && !over.load(Ordering::Relaxed) && !there() {
                 sleep(LOOK_EVERY);
             }
@@ -158,7 +159,7 @@ mod tests {
         let out = dir.path().join("t.jsonl");
         let mut first = Claim::settle(&out, &Names::default(), None);
         let late = out.clone();
-        let second = spawn(move || Claim::settle(&late, &Names::default(), None).out);
+        let second = std::thread::spawn(move || Claim::settle(&late, &Names::default(), None).out);
         sleep(Duration::from_millis(50));
         std::fs::write(&out, "{\"type\":\"header\",\"pid\":7}\n").unwrap();
         let _held = Flock::lock(File::open(&out).unwrap(), FlockArg::LockShared).unwrap();

@@ -41,7 +41,8 @@ impl Signals {
     pub fn listen(self) -> Receiver<Heard> {
         let (tx, rx) = channel();
         let Signals(mut signals) = self;
-        std::thread::spawn(move || {
+        // Without it the target's end is found by looking, and nothing is handed on.
+        let started = std::thread::Builder::new().spawn(move || {
             for origin in signals.forever() {
                 let heard = match origin.signal {
                     libc::SIGCHLD => Heard::Child,
@@ -53,6 +54,9 @@ impl Signals {
                 }
             }
         });
+        if let Err(e) = started {
+            eprintln!("memshim: no thread can be had ({e}): signals are not handed on to the program");
+        }
         rx
     }
 }

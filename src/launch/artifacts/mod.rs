@@ -85,10 +85,10 @@ impl Artifacts {
         Ok(all)
     }
 
-    /// Listens until told to finish; to be called after the target was started. `None`: no descriptor is left.
+    /// Listens until told to finish; to be called after the target was started. `None`: no descriptor or thread is to be had.
     pub fn listen(mut self) -> Option<Listening> {
         let (stop, end) = io::pipe().ok()?;
-        let thread = std::thread::spawn(move || {
+        let listen = move || {
             loop {
                 let mut both =
                     [PollFd::from_borrowed_fd(self.queue.as_fd(), PollFlags::IN), PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN)];
@@ -99,7 +99,11 @@ impl Artifacts {
                     return self;
                 }
             }
-        });
+        };
+        let started = std::thread::Builder::new()
+            .spawn(listen)
+            .inspect_err(|e| eprintln!("memshim: no thread can be had ({e}): files are not noted"));
+        let thread = started.ok()?;
         Some(Listening { end, thread })
     }
 

@@ -30,7 +30,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// So long we wait for a reader of the target's output that does not read; the relay itself waits on.
@@ -57,10 +57,15 @@ impl Relay {
             work(channels, theirs, watch);
         }
         let _ = before.thread_set_mask();
-        match forked? {
-            ForkResult::Parent { child } => Ok(Self { pid: child, orders, for_target }),
-            ForkResult::Child => Err(io::ErrorKind::Other.into()),
+        let ForkResult::Parent { child } = forked? else { return Err(io::ErrorKind::Other.into()) };
+        let mut relay = Self { pid: child, orders, for_target };
+        if relay.answer() == Some(b'r') {
+            return Ok(relay);
         }
+        // Its channels have an end then, and so has it.
+        drop(relay);
+        let _ = waitpid(child, None);
+        Err(io::Error::other("no thread can be had for it (a limit on processes or memory)"))
     }
 
     /// What is to stand for the target's descriptor `fd`.
@@ -107,15 +112,9 @@ fn work(channels: Vec<Channel>, orders: UnixStream, watch: &Watch) -> ! {
     let keep: Vec<RawFd> = channels.iter().flat_map(Channel::descriptors).chain([orders.as_raw_fd()]).collect();
     bystander::close_all_but(&keep);
     let book = Arc::new(Mutex::new(Book::default()));
-    let mut workers = Vec::new();
-    for channel in channels {
-        let Ok(wake) = eventfd(0, EventfdFlags::CLOEXEC) else { continue };
-        let Ok(own) = wake.try_clone() else { continue };
-        let scan = Scan::new(watch, book.clone());
-        let (sender, through) = mpsc::channel();
-        let orders = Orders { wake: own, through: sender };
-        workers.push(Worker { wake, through, thread: std::thread::spawn(move || channel.run(scan, orders)) });
-    }
+    // Before the target runs: without all of them it had better keep its own output.
+    let Ok(workers) = channels.into_iter().map(|c| Worker::start(c, watch, &book)).collect::<io::Result<Vec<Worker>>>() else { exit() };
+    let _ = (&orders).write_all(b"r");
     obey(orders, &book, &workers);
     workers.iter().for_each(Worker::wake);
     while !workers.iter().all(Worker::is_over) {
@@ -138,6 +137,15 @@ struct Worker {
 }
 
 impl Worker {
+    fn start(channel: Channel, watch: &Watch, book: &Arc<Mutex<Book>>) -> io::Result<Worker> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let scan = Scan::new(watch, book.clone());
+        let (sender, through) = mpsc::channel();
+        let orders = Orders { wake: wake.try_clone()?, through: sender };
+        let thread = Builder::new().spawn(move || channel.run(scan, orders))?;
+        Ok(Worker { wake, through, thread })
+    }
+
     fn wake(&self) {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
