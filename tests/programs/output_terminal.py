@@ -78,8 +78,7 @@ sys.stdin.readline()
     print(s.end())
 elif CASE == "interrupt":
     s = Screen(program("""
-print('ready', flush=True)
-try: time.sleep(20)
+try: print('ready', flush=True); time.sleep(20)
 except KeyboardInterrupt: print('goodbye', flush=True); sys.exit(7)
 """))
     s.until(b"ready")
