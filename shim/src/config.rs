@@ -19,6 +19,8 @@ pub const GPU_EVENTS: u32 = 0;
 pub const GPU_WALL: u32 = 1;
 /// See [`GPU_EVENTS`].
 pub const GPU_OFF: u32 = 2;
+/// By CUPTI, and by event pairs where that cannot be had.
+pub const GPU_CUPTI: u32 = 3;
 
 /// Which stacks events get, by bits.
 pub const NATIVE: u32 = 1;
@@ -31,8 +33,12 @@ pub struct Config {
     /// What was asked for; `mode` may have been lowered since.
     pub asked: u32,
     pub off: bool,
-    /// [`GPU_EVENTS`], [`GPU_WALL`] or [`GPU_OFF`].
+    /// [`GPU_EVENTS`], [`GPU_WALL`], [`GPU_OFF`] or [`GPU_CUPTI`].
     pub gpu: u32,
+    /// `CUDA_HOME`, `CUDA_PATH`, `PYTHONPATH`: where CUPTI may lie. Null where they are not set.
+    pub cuda_home: *const c_char,
+    pub cuda_path: *const c_char,
+    pub python_path: *const c_char,
     /// [`NATIVE`], [`PYTHON`], both or none.
     pub stacks: u32,
     /// Python's own blocks are events, in lanes of their own.
@@ -59,6 +65,9 @@ pub static mut CONFIG: Config = Config {
     asked: FAST,
     off: false,
     gpu: GPU_EVENTS,
+    cuda_home: core::ptr::null(),
+    cuda_path: core::ptr::null(),
+    python_path: core::ptr::null(),
     stacks: NATIVE | PYTHON,
     python_alloc: false,
     interval_ns: 100_000_000,
@@ -133,6 +142,9 @@ pub fn read() {
                 }
                 match name {
                     b"SLURM_JOB_ID" | b"PBS_JOBID" | b"LSB_JOBID" => CONFIG.job = at,
+                    b"CUDA_HOME" => CONFIG.cuda_home = at,
+                    b"CUDA_PATH" => CONFIG.cuda_path = at,
+                    b"PYTHONPATH" => CONFIG.python_path = at,
                     b"MEMSHIM_OUT" => out = at,
                     b"MEMSHIM_INCLUDE" | b"MEMSHIM_EXCLUDE" if !value.is_empty() && globs(value).next().is_none() => {
                         complain(name, value, "names of programs, such as python*,solver")
@@ -165,7 +177,8 @@ unsafe fn setting(name: &[u8], value: &[u8]) {
             b"events" => set(&mut c.gpu, GPU_EVENTS),
             b"wall" => set(&mut c.gpu, GPU_WALL),
             b"off" => set(&mut c.gpu, GPU_OFF),
-            _ => Err("events, wall or off (cupti is not supported)"),
+            b"cupti" => set(&mut c.gpu, GPU_CUPTI),
+            _ => Err("events, cupti, wall or off"),
         },
         b"MEMSHIM_STACKS" => match value {
             b"off" => set(&mut c.stacks, 0),

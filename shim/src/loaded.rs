@@ -28,6 +28,11 @@ impl Library {
         }
     }
 
+    /// Its file's name as the loader has it, zero-terminated; valid while it is loaded.
+    pub fn name(self) -> *const c_char {
+        self.name
+    }
+
     /// Its symbol tables.
     pub fn object(self) -> elf::Object {
         elf::Object::new(self.base as u64, self.dynamic as *const [u64; 2])
@@ -125,6 +130,31 @@ pub fn mentioned(words: &[&[u8]]) -> u64 {
     let mut marks = Marks { words, seen: 0 };
     each(mark, &mut marks);
     marks.seen
+}
+
+struct Path<'a> {
+    word: &'a [u8],
+    into: &'a mut [u8],
+    len: usize,
+}
+
+unsafe extern "C" fn take_path(info: *const Info, _: usize, path: *mut Path) -> c_int {
+    // SAFETY: the loader's data, under its lock; the caller's variable.
+    unsafe {
+        let (name, path) = (name_of(info), &mut *path);
+        let Some(at) = (0..name.len()).find(|at| name.get(*at..).is_some_and(|rest| rest.starts_with(path.word))) else { return 0 };
+        let Some((from, to)) = name.get(..at + path.word.len()).and_then(|n| Some((n, path.into.get_mut(..n.len())?))) else { return 0 };
+        to.copy_from_slice(from);
+        path.len = from.len();
+        1
+    }
+}
+
+/// The path of the first loaded object in which `word` stands, up to and with the word, copied: how long it is, 0 for none.
+pub fn path_up_to(word: &[u8], into: &mut [u8]) -> usize {
+    let mut path = Path { word, into, len: 0 };
+    each(take_path, &mut path);
+    path.len
 }
 
 /// The object that an address is in, as a handle for `dlsym`; null where there is none, and for the program, whose scope is the global one.

@@ -1,4 +1,6 @@
-//! What a run did with GPUs: memory by device, transfers and their rates, streams, graphs.
+//! What a run did with GPUs: memory by device, transfers and their rates, streams, graphs, kernels.
+
+mod kernels;
 
 use super::report::{
     FailedCall, Gpu, GpuAdvice, GpuClass, GpuDevice, GpuFramework, GpuGraph, GpuGraphs, GpuPool, GpuStream, GpuTransfer, GpuWaits, Pinned,
@@ -16,9 +18,12 @@ pub fn gpu(image: &ImageEnd) -> Option<Gpu> {
     let g = image.gpu.as_ref()?;
     let start = Nanos(image.header.mono_ns);
     let m = &g.memory;
-    let known = |d: u64| m.devices.contains_key(&(d as u8)) || g.devices.contains_key(&d);
+    let known = |d: u64| m.devices.contains_key(&(d as u8)) || g.devices.contains_key(&d) || g.work.devices.contains_key(&(d as u8));
     Some(Gpu {
         timing: g.timing.clone(),
+        timing_reason: Some(g.reason.clone()).filter(|why| !why.is_empty()),
+        cupti: kernels::cupti(g, start),
+        kernels: kernels::kernels(g),
         devices: (0..=NO_DEVICE).filter(|d| known(*d)).map(|d| device(g, d, start)).collect(),
         pinned_peak_bytes: Bytes::of_balance(m.pinned.peak),
         pinned: Pinned {
@@ -37,7 +42,7 @@ pub fn gpu(image: &ImageEnd) -> Option<Gpu> {
             count: g.streams.all.iter().fold(g.streams.other_waits, |sum, s| sum.saturating_add(s.waits)),
             wall_s: g.streams.all.iter().fold(g.streams.other_wait_ns, |sum, s| sum.saturating_add(s.wait_ns)) as f64 / 1e9,
         },
-        graphs: g.graphs.all.iter().enumerate().take(STREAMS_SHOWN).map(|(i, graph)| listed_graph(i, graph)).collect(),
+        graphs: g.graphs.all.iter().enumerate().take(STREAMS_SHOWN).map(|(i, graph)| listed_graph(g, i, graph)).collect(),
         graphs_total: all_graphs(&g.graphs),
         advice: advice(&g.transfers.groups),
         failed: g.failed.iter().map(|((call, code), count)| FailedCall { call: call.clone(), code: *code, count: *count }).collect(),
@@ -94,6 +99,7 @@ fn device(g: &GpuEnd, index: u64, start: Nanos) -> GpuDevice {
             })
             .collect(),
         framework: d.torch.into_iter().map(|t| ("torch".to_owned(), torch(t))).collect(),
+        work: kernels::busy(g, index),
     }
 }
 
@@ -141,7 +147,9 @@ fn transfer(g: &GpuEnd, (direction, memory, device): (u8, u8, u8), t: &Group) ->
         link_share: rate.zip(link).map(|(rate, link)| rate / link),
         small_count: t.small,
         prefetch_count: t.prefetches,
-        timing: if timed {
+        timing: if timed && t.by_cupti * 2 >= t.timed {
+            "cupti"
+        } else if timed {
             "events"
         } else if by_wall {
             "wall"
@@ -166,9 +174,11 @@ fn listed_streams(g: &GpuEnd, start: Nanos) -> Vec<GpuStream> {
 fn stream(g: &GpuEnd, i: usize, start: Nanos) -> GpuStream {
     let s: &streams::Stream = &g.streams.all[i];
     let life = s.to.saturating_sub(s.from) as f64 / 1e9;
+    let (by_device, told) = (matches!(g.timing.as_str(), "events" | "cupti"), !g.work.spans.is_empty());
     let sampled = (s.looks > 0).then_some(s.sampled_busy_ns as f64 / 1e9);
     // The sampler counts whatever keeps the stream busy, copies too: the larger of the two is the better lower bound.
     let busy = match (g.timing.as_str(), sampled) {
+        ("cupti", _) => Some(s.timed_ns as f64 / 1e9),
         // Kernels ran, and nobody looked (a thread's own default stream): not known, which is not 0.
         ("events", None) if s.kernels > 0 => None,
         ("events", sampled) => Some((s.timed_ns as f64 / 1e9).max(sampled.unwrap_or(0.0))),
@@ -189,14 +199,16 @@ fn stream(g: &GpuEnd, i: usize, start: Nanos) -> GpuStream {
         from_s: Nanos(s.from).seconds_since(start),
         life_s: life,
         busy_s: busy,
-        timed_busy_s: (g.timing == "events").then_some(s.timed_ns as f64 / 1e9),
+        timed_busy_s: by_device.then_some(s.timed_ns as f64 / 1e9),
         sampled_busy_s: sampled,
         sampled_stderr_s: sampled.map(|_| between * (spells / 6.0).sqrt()),
         utilization: busy.filter(|_| life > 0.0).map(|b| (b / life).min(1.0)),
         copies: s.copies,
         kernels: s.kernels,
+        kernel_s: told.then_some(s.kernel_ns as f64 / 1e9),
+        copy_s: told.then_some(s.copy_ns as f64 / 1e9),
         graph_launches: s.launches,
-        overlap_s: (g.timing == "events").then_some(s.overlap_ns as f64 / 1e9),
+        overlap_s: by_device.then_some(s.overlap_ns as f64 / 1e9),
         waits: s.waits,
         wait_s: s.wait_ns as f64 / 1e9,
     }
@@ -212,7 +224,7 @@ fn by_direction(bytes: &graphs::Bytes) -> std::collections::BTreeMap<String, Byt
     bytes.iter().zip(direction::NAMES).filter(|(b, _)| **b > 0).map(|(b, name)| (name.to_owned(), Bytes(*b))).collect()
 }
 
-fn listed_graph(i: usize, g: &graphs::Graph) -> GpuGraph {
+fn listed_graph(end: &GpuEnd, i: usize, g: &graphs::Graph) -> GpuGraph {
     GpuGraph {
         id: i as u64,
         captures: g.captures,
@@ -225,6 +237,9 @@ fn listed_graph(i: usize, g: &graphs::Graph) -> GpuGraph {
         bytes_per_launch: by_direction(&g.per_launch),
         device_s: (g.timed > 0).then_some(g.device_ns as f64 / 1e9),
         timed_launches: g.timed,
+        node_s: (g.node_runs > 0).then_some(g.node_ns as f64 / 1e9),
+        node_runs: g.node_runs,
+        nodes: kernels::nodes(end, g),
         memory_bytes: Bytes(g.memory),
     }
 }

@@ -62,7 +62,8 @@ pub struct Run {
     #[arg(long)]
     python_alloc: bool,
 
-    /// How copies and graph launches on a GPU are timed: by event pairs of our own, by the calls' wall time, not at all [default: events]
+    /// How work on a GPU is timed: copies and graph launches by event pairs of our own, kernels and nodes of graphs too by CUPTI, by the calls'
+    /// wall time, not at all [default: events]
     #[arg(long, value_enum, value_name = "HOW")]
     gpu_timing: Option<GpuTiming>,
 
@@ -126,6 +127,7 @@ enum Stacks {
 #[derive(Clone, Copy, ValueEnum)]
 enum GpuTiming {
     Events,
+    Cupti,
     Wall,
     Off,
 }

@@ -5,6 +5,7 @@ pub mod memory;
 pub mod sites;
 pub mod streams;
 pub mod transfers;
+pub mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,13 +18,15 @@ use graphs::Graphs;
 use memory::Memory;
 use streams::Streams;
 use transfers::Transfers;
+use work::Work;
 
 /// Rows held back until those with lower tickets have come: they can stay in other lanes' rings.
 const HELD: usize = 8192;
 /// Tickets remembered that have not come yet.
 const GAPS: usize = 1 << 16;
-/// Names kept at most.
+/// Names kept at most, and pieces of long ones.
 const NAMES: usize = 1000;
+const PIECES: usize = 1 << 18;
 
 /// See the module.
 #[derive(Default)]
@@ -39,6 +42,8 @@ pub struct Gpu {
     threads: HashMap<u32, u32>,
     /// Names, by kind and number.
     names: BTreeMap<(u64, u64), String>,
+    /// Of names in pieces, likewise.
+    pieces: BTreeMap<(u64, u64), String>,
 }
 
 /// What it amounts to.
@@ -48,6 +53,13 @@ pub struct GpuEnd {
     pub transfers: Transfers,
     pub streams: Streams,
     pub graphs: Graphs,
+    pub work: Work,
+    /// Names of kernels by their numbers, as the compiler wrote them.
+    pub kernels: BTreeMap<u64, String>,
+    /// Why CUPTI does not time, or no longer.
+    pub reason: String,
+    /// CUPTI's library.
+    pub cupti: String,
     /// Names of devices by their numbers.
     pub devices: BTreeMap<u64, String>,
     /// Frameworks with pools of their own that were loaded.
@@ -56,7 +68,7 @@ pub struct GpuEnd {
     pub links: BTreeMap<u64, String>,
     /// Driver calls that the shim did not know.
     pub unknown_calls: Vec<String>,
-    /// `events`, `wall`, `off`.
+    /// `events`, `cupti`, `wall`, `off`.
     pub timing: String,
     /// Calls that failed: by name and code, how often.
     pub failed: BTreeMap<(String, u32), u64>,
@@ -85,14 +97,15 @@ impl Gpu {
     /// A row as it stands in the trace.
     pub fn add(&mut self, mut row: GpuRow, phases: &mut PhaseBook) {
         if let GpuRow::Event(e) = &mut row {
-            let tid = |lane: u32| self.threads.get(&lane).copied().unwrap_or(lane);
-            if e.kind == kind::BUSY {
-                e.flags = tid(e.flags as u32) as u64;
-            }
-            e.lane = tid(e.lane);
+            e.lane = self.threads.get(&e.lane).copied().unwrap_or(e.lane);
         }
         match row {
             GpuRow::Other => self.unknown += 1,
+            GpuRow::Name { what: what @ (name::KERNEL | name::REASON | name::CUPTI), number, text } => {
+                if self.pieces.len() < PIECES {
+                    self.pieces.insert((what, number), text);
+                }
+            }
             GpuRow::Name { what, number, text } => {
                 if self.names.len() < NAMES {
                     self.names.insert((what, number), text);
@@ -130,6 +143,7 @@ impl Gpu {
     }
 
     fn apply(&mut self, e: Event, phases: &mut PhaseBook) {
+        self.seen += 1;
         self.play(&e);
         let memory = &self.end.memory;
         match e.kind {
@@ -147,7 +161,6 @@ impl Gpu {
     }
 
     fn play(&mut self, e: &Event) {
-        self.seen += 1;
         let end = &mut self.end;
         if e.code != 0 {
             *end.failed.entry((e.call.to_string(), e.code)).or_default() += 1;
@@ -157,7 +170,8 @@ impl Gpu {
             kind::FREE if e.code == 0 && end.graphs.frees(e.words[0]) => {}
             kind::FREE => end.memory.free(e),
             kind::MAP => end.memory.map(e),
-            kind::COPY => end.transfers.copy(e, &mut end.streams, &mut end.graphs),
+            kind::COPY => end.transfers.copy(e, &mut end.streams, &mut end.graphs, &mut end.work),
+            kind::WORK => end.work.add(e, &mut end.streams, &mut end.graphs),
             kind::STREAM => match e.flags {
                 stream::CREATE => end.streams.create(e),
                 stream::DESTROY => end.streams.destroy(e),
@@ -165,13 +179,15 @@ impl Gpu {
                 _ => {}
             },
             kind::BUSY => end.streams.busy(e),
-            kind::GRAPH if e.flags & 0xff == graph::LAUNCH => end.transfers.launch(e, &mut end.streams, &mut end.graphs),
+            kind::GRAPH if e.flags & 0xff == graph::LAUNCH => end.transfers.launch(e, &mut end.streams, &mut end.graphs, &mut end.work),
             kind::GRAPH => {
                 if let Some((device, bytes)) = end.graphs.event(e).filter(|(_, bytes)| *bytes != 0) {
                     end.memory.graph(device, bytes, e.t);
                 }
             }
             kind::STATE if e.flags & 0xff == state::UNTIMED => end.untimed = end.untimed.saturating_add(e.words[0]),
+            kind::STATE if e.flags & 0xff == state::DROPPED => end.work.dropped(e),
+            kind::STATE if e.flags & 0xff == state::CUPTI => end.work.switched(e),
             kind::STATE => end.memory.state(e),
             kind::CONTEXT if e.flags == context::END => {
                 end.memory.context_ends(e);
@@ -191,7 +207,7 @@ impl Gpu {
             return None;
         }
         let mut end = self.end;
-        end.rows = self.seen;
+        end.rows = self.seen.saturating_sub(end.work.records);
         end.unknown = self.unknown;
         end.lost = self.done.saturating_sub(self.seen);
         for ((what, number), text) in self.names {
@@ -208,6 +224,18 @@ impl Gpu {
                 _ => {}
             }
         }
+        for ((what, number), text) in self.pieces {
+            match what {
+                name::KERNEL => end.kernels.entry(number >> 8).or_default(),
+                name::REASON => &mut end.reason,
+                _ => &mut end.cupti,
+            }
+            .push_str(&text);
+        }
+        if !end.work.spans.is_empty() && !end.work.gave_way {
+            end.timing = "cupti".into();
+        }
+        end.work.finish(last, &mut end.transfers, &mut end.graphs);
         end.streams.finish(last);
         end.graphs.finish();
         end.transfers.finish();
@@ -264,6 +292,7 @@ mod tests {
             ("busy", 5),
             ("context", 1),
             ("map", 3),
+            ("work", 5),
         ] {
             for flags in (0..16).chain([max]) {
                 for n in [1, max] {

@@ -51,7 +51,7 @@ pub fn names(path: &Path, addresses: &[u64], folders: &[PathBuf], deadline: Inst
 }
 
 /// A name as its source has it. Only what begins as mangled names do is one: a C function `f` is not C++'s `float`.
-fn demangled(name: &str) -> String {
+pub fn demangled(name: &str) -> String {
     if (name.starts_with("_R") || name.starts_with("_ZN"))
         && let Ok(rust) = rustc_demangle::try_demangle(name)
     {

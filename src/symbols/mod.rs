@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::model::modules::ModuleFile;
 use crate::parallel::largest_first;
+pub use elf::demangled;
 pub use files::Source;
 
 /// A function at an address, or one inlined there.

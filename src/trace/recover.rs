@@ -273,8 +273,8 @@ fn describe_gpu(r: &Record, lane: u32, stack: &str, out: &mut Vec<u8>) -> u64 {
     let [t, head, rest @ ..] = r.args;
     let numbers: String = gpu::parts(head).iter().chain(rest.iter().take(kind.words)).map(|n| format!(",{n}")).collect();
     push_line(out, format_args!(r#"{{"type":"gpu","ev":[["{name}","{call}",{},{t},{lane}{numbers}]]{stack}}}"#, r.low));
-    // A TIME row says when the device began, on a clock that is only nearly ours.
-    if r.op - op::GPU == gpu::kind::TIME { 0 } else { t }
+    // They say when the device began, on a clock that is only nearly ours.
+    if matches!(r.op - op::GPU, gpu::kind::TIME | gpu::kind::WORK) { 0 } else { t }
 }
 
 /// An edge of a phase, or a piece of a name; when it was.

@@ -11,7 +11,7 @@
 //! A NAME record has text instead: seven bytes a word, low byte first.
 
 /// Driver calls that are events, by the name without the suffixes of their versions. New ones at the end.
-pub const CALLS: [&str; 114] = [
+pub const CALLS: [&str; 118] = [
     "cuArray3DCreate",
     "cuArrayCreate",
     "cuArrayDestroy",
@@ -126,6 +126,10 @@ pub const CALLS: [&str; 114] = [
     "cuGraphAddNode",
     "cuGraphAddMemAllocNode",
     "cuGraphAddMemFreeNode",
+    "cuptiActivityRegisterCallbacks",
+    "cuptiActivityRegisterCallbacks_v2",
+    "cuptiSubscribe",
+    "cuptiSubscribe_v2",
 ];
 
 /// Number where a row is of no call: what is seen beside them.
@@ -182,6 +186,7 @@ pub mod kind {
     pub const NAME: u8 = 8;
     pub const CONTEXT: u8 = 9;
     pub const MAP: u8 = 10;
+    pub const WORK: u8 = 11;
 }
 
 const fn row(name: &'static str, words: usize) -> Kind {
@@ -189,7 +194,7 @@ const fn row(name: &'static str, words: usize) -> Kind {
 }
 
 /// All kinds; what their words are stands in `docs/trace-format.md`.
-pub const KINDS: [Kind; 11] = [
+pub const KINDS: [Kind; 12] = [
     row("alloc", 3),
     row("free", 2),
     row("copy", 5),
@@ -201,6 +206,7 @@ pub const KINDS: [Kind; 11] = [
     row("name", 5),
     row("context", 1),
     row("map", 3),
+    row("work", 5),
 ];
 
 /// Classes of memory (flags of ALLOC and FREE).
@@ -263,6 +269,26 @@ pub mod copy {
     pub const TIMED: u64 = 1 << 10;
     /// A prefetch: pages that were there already did not move.
     pub const PREFETCH: u64 = 1 << 11;
+    /// CUPTI is asked for its time: WORK rows follow (also of graph launches).
+    pub const WATCHED: u64 = 1 << 12;
+}
+
+/// What a WORK row says (its flags): a kernel, copy or memset that ran, by CUPTI. Its time is when the device began. Words: ns, the ticket of the
+/// row that it belongs to or (BY_STREAM) the stream, CUPTI's number of the stream, the kernel's name or the bytes, the graph's node.
+#[allow(missing_docs)]
+pub mod work {
+    /// Bits 0..2.
+    pub const KERNEL: u64 = 0;
+    pub const COPY: u64 = 1;
+    pub const MEMSET: u64 = 2;
+    /// The second word is the stream of the launch, 0 where that is not known. Else it is a ticket.
+    pub const BY_STREAM: u64 = 1 << 2;
+    /// It is a node of a graph.
+    pub const NODE: u64 = 1 << 3;
+    /// Direction of a copy, in bits 4..8.
+    pub const DIRECTION: u32 = 4;
+    /// A thread's own default stream is 2, and the thread's id from this bit on.
+    pub const THREAD: u32 = 8;
 }
 
 /// What a STREAM row says (its flags).
@@ -316,6 +342,10 @@ pub mod state {
     pub const TORCH: u64 = 2;
     /// Event pairs that could not be used: how many, and why (0 too many at once, 1 the driver refused).
     pub const UNTIMED: u64 = 3;
+    /// Work that CUPTI ran out of room for, work that it gave no times of, and buffers that could not be read to their ends.
+    pub const DROPPED: u64 = 4;
+    /// CUPTI tells of work from here on (1) or up to here (0); then its version.
+    pub const CUPTI: u64 = 5;
 }
 
 /// What a CONTEXT row says (its flags).
@@ -347,7 +377,16 @@ pub mod name {
     pub const LINK: u64 = 4;
     /// A framework that is loaded and has a pool of its own; the ticket is a running number.
     pub const POOL: u64 = 5;
+    /// A piece of a kernel's name as the compiler wrote it; the ticket is the name's number << 8 and the piece's.
+    pub const KERNEL: u64 = 6;
+    /// A piece of why CUPTI does not time, or no longer; the ticket is the piece's number.
+    pub const REASON: u64 = 7;
+    /// A piece of the path of CUPTI's library; the ticket is the piece's number.
+    pub const CUPTI: u64 = 8;
 }
+
+/// The number of kernels whose names have no number: there are too many.
+pub const OTHER_KERNELS: u64 = 0;
 
 /// Device not known.
 pub const NO_DEVICE: u64 = 255;

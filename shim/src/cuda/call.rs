@@ -6,7 +6,7 @@
 
 use super::contexts::{self, Place};
 use super::shape::{self, Shape};
-use super::{libcuda, lookup};
+use super::{cupti, libcuda, lookup};
 use crate::callers;
 use crate::config::COUNT;
 use crate::hooks::heap::ready;
@@ -72,6 +72,10 @@ pub struct Call {
 /// `args` are six words, fourteen where the entry is wide, as the program passed them.
 #[inline(never)]
 pub unsafe fn run(entry: &'static Entry, args: *const usize) -> i32 {
+    if let Shape::Cupti = entry.shape {
+        // SAFETY: as called.
+        return unsafe { cupti::program_calls(entry, args) };
+    }
     let hot = ready();
     let real = libcuda::real(entry);
     if real == 0 {

@@ -3,8 +3,8 @@
 
 use super::call::{Call, ticket};
 use super::libcuda::own;
-use super::{lock, state, timing};
-use crate::config::{CONFIG, GPU_EVENTS, GPU_WALL};
+use super::{cupti, lock, state, timing};
+use crate::config::{CONFIG, GPU_CUPTI, GPU_EVENTS, GPU_WALL};
 use crate::lane::{Hot, push};
 use crate::text::Text;
 use crate::{proc, sys};
@@ -110,6 +110,9 @@ fn meet(hot: *mut Hot, h: u64) -> Place {
         row(hot, place, context::SEEN, h, ticket());
         name_device(hot, device);
         sys::keep_errno(|| state::look(hot, place, sys::now()));
+        if cupti::is_wanted() {
+            super::reaper::wake(hot);
+        }
     }
     place
 }
@@ -130,7 +133,8 @@ fn name_device(hot: *mut Hot, device: i32) {
     }
     // SAFETY: settings are read-only.
     let how: &[u8] = match unsafe { CONFIG.gpu } {
-        GPU_EVENTS => b"events",
+        // CUPTI says when it is there.
+        GPU_EVENTS | GPU_CUPTI => b"events",
         GPU_WALL => b"wall",
         _ => b"off",
     };

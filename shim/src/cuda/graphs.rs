@@ -3,7 +3,8 @@
 use super::call::{Call, ticket};
 use super::libcuda::own;
 use super::memory::{int_of, word_of};
-use super::{timing, transfers};
+use super::timing::{self, Told};
+use super::transfers;
 use crate::sys;
 use core::sync::atomic::{AtomicI32, Ordering::*};
 use memshim_format::gpu::{copy, graph, kind};
@@ -204,14 +205,14 @@ pub fn captured_free(c: &Call, capture: u64, address: u64) {
 pub unsafe fn launch(c: &Call) -> i32 {
     let (exec, stream, place) = (c.word(0) as u64, c.stream(1), c.place());
     let captured = if timing::wants_captures() { capture_of(stream) } else { Capture::No };
-    let pair = if captured == Capture::No { timing::begin(c.hot, place, stream) } else { None };
+    let runs = captured == Capture::No;
+    let watch = timing::Watch::begin(c.hot, place, stream, runs, if runs { Told::Row } else { Told::Nothing });
     let t = sys::now();
     // SAFETY: as called.
     let r = unsafe { c.make() };
     let wall = sys::now() - t;
-    let tk = ticket();
-    let timed = timing::end(c.hot, place, pair, stream, tk, r == 0);
-    let mut flags = graph::LAUNCH | if timed { copy::TIMED } else { 0 };
+    let (tk, by) = watch.end(r == 0);
+    let mut flags = graph::LAUNCH | by;
     let mut capture = 0;
     if let Capture::Yes(id) = captured {
         flags |= copy::CAPTURED;

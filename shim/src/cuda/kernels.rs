@@ -1,26 +1,35 @@
-//! Kernel launches: counted by stream, not recorded one by one. How long they keep a stream busy is sampled by the reaper.
+//! Kernel launches: counted by stream, not recorded one by one. How long they keep a stream busy is sampled by the reaper, or told by CUPTI.
 
 use super::call::{Call, ticket};
+use super::cupti::expect::{self, Owner};
 use super::graphs::{self, Capture};
-use super::{memory, reaper, streams};
+use super::{cupti, memory, reaper, streams};
 use core::sync::atomic::Ordering::*;
 use memshim_format::gpu::{kind, stream};
 
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn launch(c: &Call, handle: u64) -> i32 {
+    let place = if cupti::is_on() { Some(c.place()) } else { None };
+    let heard = place.is_some_and(|p| expect::begin(c.hot, Owner::Launch { stream: streams::named(c.hot, handle), context: p.context }));
     // SAFETY: as called.
     let r = unsafe { c.make() };
+    let captured = r == 0 && graphs::is_capturing() && matches!(graphs::capture_of(handle), Capture::Yes(_));
+    if heard {
+        expect::end(c.hot, r == 0 && !captured);
+    }
     if r != 0 {
         c.row3(kind::STREAM, ticket(), c.head(r, c.place(), stream::LAUNCH), [handle, 0, 0]);
         return r;
     }
-    if graphs::is_capturing() && matches!(graphs::capture_of(handle), Capture::Yes(_)) {
+    if captured {
         return r;
     }
-    if let Some(s) = streams::slot(c.hot, handle, c.place()) {
+    if let Some(s) = streams::slot(c.hot, handle, place.unwrap_or_else(|| c.place())) {
         s.kernels.fetch_add(1, Relaxed);
-        reaper::wake(c.hot);
+        if !heard {
+            reaper::wake(c.hot);
+        }
     }
     r
 }

@@ -14,19 +14,21 @@ static END: AtomicUsize = AtomicUsize::new(0);
 
 macro_rules! own_functions {
     ($($field:ident: $($symbol:literal)|+, ($($arg:ty),*);)*) => {
-        /// Functions of the driver that we call ourselves; `None` where it has none of that name.
+        /// Functions of the library that we call ourselves; `None` where it has none of that name.
         pub struct Own { $(pub $field: Option<unsafe extern "C" fn($($arg),*) -> i32>,)* }
 
         /// Settled once, when the library is found.
         pub static mut OWN: Own = Own { $($field: None,)* };
 
-        unsafe fn settle(object: *const elf::Object) {
+        /// # Safety
+        /// A loaded object of the loader's; one thread.
+        unsafe fn settle(object: *const $crate::elf::Object) {
             $(
                 for name in [$($symbol),+] {
-                    // SAFETY: an object of the loader's; the signature is the driver's.
+                    // SAFETY: the caller's promise; the signature is the library's.
                     unsafe {
-                        if let (None, Some(p)) = (OWN.$field, elf::find_in(object, name.as_bytes())) {
-                            OWN.$field = Some(core::mem::transmute::<*const c_void, unsafe extern "C" fn($($arg),*) -> i32>(p));
+                        if let (None, Some(p)) = (OWN.$field, $crate::elf::find_in(object, name.as_bytes())) {
+                            OWN.$field = Some(core::mem::transmute::<*const core::ffi::c_void, unsafe extern "C" fn($($arg),*) -> i32>(p));
                         }
                     }
                 }
@@ -34,6 +36,7 @@ macro_rules! own_functions {
         }
     };
 }
+pub(super) use own_functions;
 
 own_functions! {
     context: "cuCtxGetCurrent", (*mut usize);
@@ -43,6 +46,7 @@ own_functions! {
     device_name: "cuDeviceGetName", (*mut c_char, i32, i32);
     device_bus: "cuDeviceGetPCIBusId", (*mut c_char, i32, i32);
     pointer_attribute: "cuPointerGetAttribute", (*mut c_void, i32, u64);
+    driver_version: "cuDriverGetVersion", (*mut i32);
     memory_info: "cuMemGetInfo_v2", (*mut usize, *mut usize);
     device_pool: "cuDeviceGetMemPool", (*mut usize, i32);
     pool_attribute: "cuMemPoolGetAttribute", (usize, i32, *mut u64);

@@ -5,7 +5,7 @@
 use super::call::{Call, ticket};
 use super::contexts::{self, Place};
 use super::shape::Form;
-use super::{graphs, ranges, state, streams, timing};
+use super::{cupti, graphs, ranges, state, streams, timing};
 use memshim_format::gpu::{class, kind, map};
 
 /// What an allocation amounts to.
@@ -245,6 +245,7 @@ pub unsafe fn context_ends(c: &Call, handle: Option<u64>) -> i32 {
         // SAFETY: as called.
         return unsafe { c.make() };
     };
+    cupti::drain();
     timing::drain_context(c.hot, place);
     streams::context_ends(c.hot, place);
     let tk = ticket();

@@ -9,6 +9,7 @@
 
 mod call;
 mod contexts;
+mod cupti;
 mod frameworks;
 mod graphs;
 mod kernels;
@@ -28,11 +29,12 @@ mod table;
 mod timing;
 mod transfers;
 
+pub use cupti::thread_made;
 pub use reaper::{after_fork, before_fork};
 
 /// Private memory taken for GPUs, in bytes.
 pub fn private() -> usize {
-    pairs::private() + ranges::private()
+    pairs::private() + ranges::private() + cupti::private()
 }
 
 use crate::hooks::heap::ready;
@@ -70,4 +72,5 @@ pub fn forget() {
     state::forget();
     frameworks::forget();
     timing::forget();
+    cupti::forget();
 }

@@ -8,8 +8,8 @@
 
 use super::contexts::CONTEXTS;
 use super::libcuda::own;
-use super::{graphs, streams, timing};
-use crate::config::{CONFIG, GPU_EVENTS};
+use super::{cupti, graphs, streams, timing};
+use crate::config::CONFIG;
 use crate::elf::weak_symbol;
 use crate::hooks::heap::ready;
 use crate::lane::{self, Hot};
@@ -71,16 +71,25 @@ unsafe extern "C" fn driver_ends(_: c_int, _: *mut c_void) {
 
 /// There is work to ask after.
 pub fn wake(hot: *mut Hot) {
-    // SAFETY: settings are read-only.
-    if unsafe { CONFIG.gpu } != GPU_EVENTS || is_ending() {
+    if !timing::is_by_device() || is_ending() {
         return;
     }
     if STATE.load(Acquire) == 0 {
         begin(hot);
     } else if ASLEEP.load(SeqCst) == 1 {
-        BELL.fetch_add(1, SeqCst);
-        sys::futex_wake(&BELL);
+        ring();
     }
+}
+
+/// Wakes the thread.
+pub fn ring() {
+    BELL.fetch_add(1, SeqCst);
+    sys::futex_wake(&BELL);
+}
+
+/// Whether the thread is there.
+pub fn is_there() -> bool {
+    STATE.load(Acquire) == 1
 }
 
 #[cold]
@@ -121,6 +130,7 @@ unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
     let hot = ready();
     let mut relaxed = false;
     while !hot.is_null() && lane::current() == hot && !is_ending() {
+        cupti::turn(hot, || FORKS.load(SeqCst) != 0);
         let work = pass(hot, &mut relaxed);
         if work {
             sys::pause(if timing::pending() > MANY { PAUSE_NS / 20 } else { PAUSE_NS });
@@ -129,13 +139,17 @@ unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
         let bell = BELL.load(SeqCst);
         ASLEEP.store(1, SeqCst);
         // Whoever gives work first gives it and then looks whether we sleep; we the other way round.
-        if timing::pending() == 0 && !streams::any_awake() {
-            sys::futex_wait(&BELL, bell, IDLE_NS);
+        if timing::pending() == 0 && !(looks_at_streams() && streams::any_awake()) {
+            let pause = if cupti::is_on() { cupti::interval() } else { IDLE_NS };
+            if !cupti::is_asked() {
+                sys::futex_wait(&BELL, bell, pause);
+            }
         } else {
             sys::pause(PAUSE_NS);
         }
         ASLEEP.store(0, SeqCst);
         if BELL.load(SeqCst) == bell && program_is_gone() {
+            cupti::program_is_gone(hot);
             break;
         }
     }
@@ -148,13 +162,18 @@ fn program_is_gone() -> bool {
     let signals = sys::block_signals();
     let mut gone = false;
     if drain::try_lock(sys::gettid()) {
-        let ours = 2 - !crate::writer::alive() as u64;
+        let ours = 2 - !crate::writer::alive() as u64 + cupti::threads();
         // It counts all threads but one, which is the writer where there is one.
         gone = snapshot::program_threads() == Some(ours - 1);
         drain::unlock();
     }
     sys::restore_signals(signals);
     gone
+}
+
+/// Whether busy streams are known by looking: CUPTI knows better.
+fn looks_at_streams() -> bool {
+    !cupti::is_on()
 }
 
 /// One look at everything. Whether there is more to look at soon.
@@ -166,7 +185,7 @@ fn pass(hot: *mut Hot, relaxed: &mut bool) -> bool {
             continue;
         }
         let timed = timing::has_pending(hot, slot);
-        let busy = streams::awake_in(slot).next().is_some();
+        let busy = looks_at_streams() && streams::awake_in(slot).next().is_some();
         if !timed && !busy {
             continue;
         }
@@ -265,11 +284,18 @@ pub fn wait_for_sampler() {
     }
 }
 
+/// How long a fork waits for us; hardly, when one has waited in vain.
+static PATIENCE_NS: AtomicU64 = AtomicU64::new(1_000_000_000);
+
 /// The process is about to fork: waits until we are out of the driver, a second at most, and keeps us out.
 pub fn before_fork() {
     FORKS.fetch_add(1, SeqCst);
-    let until = sys::now() + 1_000_000_000;
-    while timing::REAPING.load(SeqCst) != 0 && sys::now() < until {
+    let until = sys::now() + PATIENCE_NS.load(Relaxed);
+    while timing::REAPING.load(SeqCst) != 0 || cupti::is_inside() {
+        if sys::now() > until {
+            PATIENCE_NS.store(1_000_000, Relaxed);
+            break;
+        }
         sys::yield_now();
     }
 }
@@ -281,6 +307,7 @@ pub fn after_fork() {
 
 /// The process ends or becomes another image: work that is done is asked after once more.
 pub fn hurry() {
+    cupti::hurry();
     if STATE.load(Acquire) != 1 || timing::pending() == 0 {
         return;
     }

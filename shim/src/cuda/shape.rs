@@ -148,6 +148,8 @@ pub enum Shape {
     KernelEx,
     /// `cuGetProcAddress`.
     Lookup,
+    /// CUPTI, which the program takes for itself.
+    Cupti,
 }
 
 impl Shape {
@@ -215,7 +217,7 @@ pub unsafe fn run(c: &Call) -> i32 {
             Shape::GraphUpload => graphs::changed(c, graph::UPLOAD, c.word(0) as u64, c.stream(1)),
             Shape::Kernel => kernels::launch(c, c.stream(8)),
             Shape::KernelEx => kernels::launch(c, kernels::stream_of_configuration(c)),
-            Shape::Lookup | Shape::Pass => c.make(),
+            Shape::Lookup | Shape::Cupti | Shape::Pass => c.make(),
         }
     }
 }

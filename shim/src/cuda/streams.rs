@@ -17,8 +17,8 @@ pub struct Slot {
     pub context: AtomicU32,
     device: AtomicU32,
     number: AtomicU32,
-    /// Whose own default stream it is.
-    lane: AtomicU32,
+    /// The thread whose own default stream it is.
+    tid: AtomicU32,
     /// Launches since the last row.
     pub kernels: AtomicU64,
     /// Times it was looked at, and found busy, since the last row.
@@ -41,7 +41,7 @@ pub static STREAMS: [Slot; SLOTS] = [const {
         context: AtomicU32::new(0),
         device: AtomicU32::new(0),
         number: AtomicU32::new(0),
-        lane: AtomicU32::new(0),
+        tid: AtomicU32::new(0),
         kernels: AtomicU64::new(0),
         looks: AtomicU64::new(0),
         busy: AtomicU64::new(0),
@@ -62,11 +62,19 @@ impl Slot {
     }
 }
 
-/// A thread's own default stream is another one in each thread.
+/// This thread's id.
+fn tid(hot: *mut Hot) -> u32 {
+    // SAFETY: this thread's hot, and its lane.
+    unsafe { (*(*hot).lane).tid.load(Relaxed) }
+}
+
+/// A stream's name among all: a thread's own default stream is another one in each thread.
+pub fn named(hot: *mut Hot, handle: u64) -> u64 {
+    if handle == 2 { (tid(hot) as u64) << gpu::work::THREAD | 2 } else { handle }
+}
+
 fn key(hot: *mut Hot, handle: u64, place: Place) -> u64 {
-    // SAFETY: this thread's hot.
-    let lane = if handle == 2 { unsafe { (*hot).index as u64 + 1 } } else { 0 };
-    let k = handle ^ (place.context << 48) ^ (lane << 32);
+    let k = named(hot, handle) ^ (place.context << 48);
     k.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 2
 }
 
@@ -85,8 +93,7 @@ pub fn slot(hot: *mut Hot, handle: u64, place: Place) -> Option<&'static Slot> {
             s.handle.store(handle, Relaxed);
             s.device.store(place.device as u32, Relaxed);
             s.number.store(place.context as u32, Relaxed);
-            // SAFETY: this thread's hot.
-            s.lane.store(unsafe { (*hot).index }, Relaxed);
+            s.tid.store(tid(hot), Relaxed);
             s.context.store(place.slot as u32 + 1, Release);
             s.wake();
             return Some(s);
@@ -113,7 +120,7 @@ fn tell(hot: *mut Hot, s: &Slot) {
     if looks + kernels == 0 {
         return;
     }
-    let head = gpu::head(0, s.device.load(Relaxed) as u64, s.number.load(Relaxed) as u64, s.lane.load(Relaxed) as u64);
+    let head = gpu::head(0, s.device.load(Relaxed) as u64, s.number.load(Relaxed) as u64, s.tid.load(Relaxed) as u64);
     let handle = s.handle.load(Relaxed) & ARG_WORD;
     // SAFETY: this thread's hot.
     unsafe { push(hot, [start(op::GPU + kind::BUSY, gpu::NO_CALL, ticket()), sys::now(), head, handle, looks, busy, kernels, busy_ns]) };

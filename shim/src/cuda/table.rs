@@ -8,6 +8,8 @@
 //!
 //! Every function returns a result code and takes integers and pointers, so one body calls them all: registers that a function does not use
 //! hold whatever they held, which it does not look at either.
+//!
+//! The last four are none of the driver's: by them a program takes CUPTI for itself, and [`super::cupti`] gives way.
 
 use super::call::{self, Entry, Flavour, Hook};
 use super::shape::{Form::*, Shape, Shape::*, Way::*};
@@ -311,4 +313,8 @@ entries! {
     cuStreamEndCapture_ptsz: cuStreamEndCapture 10000 PerThread six CaptureEnd;
     cuStreamSynchronize: cuStreamSynchronize 2000 Plain six StreamSync;
     cuStreamSynchronize_ptsz: cuStreamSynchronize 7000 PerThread six StreamSync;
+    cuptiActivityRegisterCallbacks: cuptiActivityRegisterCallbacks 0 Plain six Cupti;
+    cuptiActivityRegisterCallbacks_v2: cuptiActivityRegisterCallbacks_v2 0 Plain six Cupti;
+    cuptiSubscribe: cuptiSubscribe 0 Plain six Cupti;
+    cuptiSubscribe_v2: cuptiSubscribe_v2 0 Plain six Cupti;
 }

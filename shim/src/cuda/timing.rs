@@ -5,15 +5,17 @@
 //! an *anchor*, an event on an idle stream of ours that was recorded at a known instant, anew every few seconds, since the driver gives
 //! distances between events as numbers of 24 bits. Before a context ends its pairs are waited for (a second at most), then dropped.
 
+use super::call::ticket;
 use super::contexts::{self, CONTEXTS, MOST as CONTEXTS_MOST, Place};
+use super::cupti::expect::{self, Owner};
 use super::libcuda::own;
 use super::pairs::{self, clock_of, first, give, pair, put_back, take};
-use super::{graphs, lock, reaper};
+use super::{cupti, graphs, lock, reaper, streams};
 use crate::config::{CONFIG, GPU_EVENTS, GPU_OFF};
 use crate::lane::{Hot, push};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use memshim_format::gpu::{self, kind, state};
+use memshim_format::gpu::{self, copy, kind, state};
 use memshim_format::record::{ARG_WORD, op, start};
 
 /// Pairs in flight.
@@ -33,6 +35,11 @@ fn mode() -> u32 {
     unsafe { CONFIG.gpu }
 }
 
+/// Whether the device is to be asked for times: by events, or by CUPTI, which takes events where it does not tell.
+pub fn is_by_device() -> bool {
+    mode() == GPU_EVENTS || cupti::is_wanted()
+}
+
 /// Whether the wall time of copies is wanted.
 pub fn wants_wall() -> bool {
     mode() != GPU_OFF
@@ -40,7 +47,7 @@ pub fn wants_wall() -> bool {
 
 /// Whether the driver is to be asked if a stream captures. Without events only where a capture is known to be open.
 pub fn wants_captures() -> bool {
-    mode() == GPU_EVENTS || graphs::is_capturing()
+    is_by_device() || graphs::is_capturing()
 }
 
 /// Pairs in flight.
@@ -48,9 +55,58 @@ pub fn pending() -> u32 {
     PENDING.load(Acquire)
 }
 
+/// How the device's time of a call that is about to be made will be known.
+pub struct Watch {
+    hot: *mut Hot,
+    place: Place,
+    stream: u64,
+    pair: Option<u32>,
+    /// CUPTI tells, of the row with this ticket: it must be known before the call.
+    heard: Option<u64>,
+    /// CUPTI tells, of the stream alone.
+    followed: bool,
+}
+
+/// What CUPTI's records of a call belong to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// It has none of such a call, or none is wanted.
+    Nothing,
+    /// To the row: they are its time.
+    Row,
+    /// To the stream: the call has several rows.
+    Stream,
+}
+
+impl Watch {
+    /// `timed`: it is to be known at all.
+    pub fn begin(hot: *mut Hot, place: Place, stream: u64, timed: bool, told: Told) -> Watch {
+        let told = if cupti::is_on() { told } else { Told::Nothing };
+        let heard = if told == Told::Row { Some(ticket()).filter(|tk| expect::begin(hot, Owner::Ticket(*tk))) } else { None };
+        let launch = || Owner::Launch { stream: streams::named(hot, stream), context: place.context };
+        let followed = told == Told::Stream && expect::begin(hot, launch());
+        let pair = if timed && heard.is_none() { begin(hot, place, stream) } else { None };
+        Watch { hot, place, stream, pair, heard, followed }
+    }
+
+    /// The call was made. The ticket of its row, and the flag of what will tell its time.
+    pub fn end(self, went_well: bool) -> (u64, u64) {
+        if let Some(tk) = self.heard {
+            let heard = expect::end(self.hot, went_well);
+            UNTIMED.fetch_add((went_well && !heard) as u64, Relaxed);
+            return (tk, if heard { copy::WATCHED } else { 0 });
+        }
+        if self.followed {
+            expect::end(self.hot, went_well);
+        }
+        let tk = ticket();
+        (tk, if end(self.hot, self.place, self.pair, self.stream, tk, went_well) { copy::TIMED } else { 0 })
+    }
+}
+
 /// Takes a pair and records its first event. `None`: this call is not timed.
-pub fn begin(hot: *mut Hot, place: Place, stream: u64) -> Option<u32> {
-    if mode() != GPU_EVENTS || place.slot >= CONTEXTS_MOST || reaper::is_ending() {
+fn begin(hot: *mut Hot, place: Place, stream: u64) -> Option<u32> {
+    if !is_by_device() || place.slot >= CONTEXTS_MOST || reaper::is_ending() {
         return None;
     }
     let record = own().event_record?;
@@ -144,7 +200,7 @@ unsafe fn anchor(hot: *mut Hot, slot: usize) -> bool {
 }
 
 /// Records the second event. Whether the pair is on its way.
-pub fn end(hot: *mut Hot, place: Place, pair_of_call: Option<u32>, stream: u64, ticket: u64, went_well: bool) -> bool {
+fn end(hot: *mut Hot, place: Place, pair_of_call: Option<u32>, stream: u64, ticket: u64, went_well: bool) -> bool {
     let Some(i) = pair_of_call else { return false };
     let Some(record) = own().event_record else { return false };
     let recorded = sys::keep_errno(|| {
@@ -312,7 +368,7 @@ pub fn tell_untimed(hot: *mut Hot) {
     if n > 0 {
         let head = gpu::head(0, gpu::NO_DEVICE, 0, state::UNTIMED);
         // SAFETY: this thread's hot.
-        unsafe { push(hot, [start(op::GPU + kind::STATE, gpu::NO_CALL, super::call::ticket()), sys::now(), head, n, 0, 0]) };
+        unsafe { push(hot, [start(op::GPU + kind::STATE, gpu::NO_CALL, ticket()), sys::now(), head, n, 0, 0]) };
     }
 }
 

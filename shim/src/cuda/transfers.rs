@@ -7,7 +7,8 @@ use super::graphs::{self, Capture};
 use super::libcuda::own;
 use super::memory::{int_of, word_of};
 use super::shape::Way;
-use super::{ranges, state, timing};
+use super::timing::{self, Told};
+use super::{ranges, state};
 use crate::sys;
 use memshim_format::gpu::{NO_DEVICE, class, copy, direction, graph, kind, memory};
 
@@ -97,21 +98,28 @@ fn between(to: Side, from: Side, bytes: u64, place: Place) -> Copy {
 /// The call is the program's, and has not been made.
 unsafe fn perform(c: &Call, place: Place, stream: u64, flags: u64, copies: &[Copy]) -> i32 {
     let captured = if timing::wants_captures() { graphs::capture_of(stream) } else { Capture::No };
-    let pair = if captured == Capture::No && copies.len() == 1 { timing::begin(c.hot, place, stream) } else { None };
+    let one = captured == Capture::No && copies.len() == 1;
+    // What moves nothing on a device, or is moved by pages, CUPTI has no record of.
+    let has_records = |k: &Copy| k.bytes > 0 && k.direction != direction::H2H && k.flags & copy::PREFETCH == 0;
+    let told = match captured {
+        Capture::No if one && copies.iter().all(has_records) => Told::Row,
+        Capture::No if copies.iter().any(has_records) => Told::Stream,
+        _ => Told::Nothing,
+    };
+    let watch = timing::Watch::begin(c.hot, place, stream, one, told);
     let t = sys::now();
     let c = &c.begun(t);
     // SAFETY: as called.
     let r = unsafe { c.make() };
     let end = if timing::wants_wall() { sys::now() } else { t };
     let wall = end - t;
-    let mut tk = ticket();
-    let timed = timing::end(c.hot, place, pair, stream, tk, r == 0);
+    let (mut tk, by) = watch.end(r == 0);
     let (captured, id) = if let Capture::Yes(id) = captured { (copy::CAPTURED, id) } else { (0, 0) };
     for (i, k) in copies.iter().enumerate() {
         if i > 0 {
             tk = ticket();
         }
-        let what = k.direction | k.memory << 4 | k.flags | flags | captured | if timed { copy::TIMED } else { 0 } | (k.peer & 0xff) << 16;
+        let what = k.direction | k.memory << 4 | k.flags | flags | captured | by | (k.peer & 0xff) << 16;
         let wall = if i == 0 { wall } else { 0 };
         c.row5(kind::COPY, tk, c.head(r, place, what), [k.bytes, wall, stream, id, k.count]);
     }

@@ -107,6 +107,7 @@ pub unsafe extern "C" fn pthread_create(thread: *mut c_void, attr: *const c_void
         }
         if r == 0 && !hot.is_null() {
             sys::keep_errno(|| thread_stacks::on_create(hot, attr, thread.cast::<u64>().read()));
+            crate::cuda::thread_made(hot);
         }
         r
     }

@@ -9,8 +9,14 @@ use crate::model::units::Bytes;
 /// What a run did with GPUs. Bandwidths are in 10⁹ bytes a second.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Gpu {
-    /// How the device's times were taken: `events`, `wall`, `off`.
+    /// How the device's times were taken: `events`, `cupti`, `wall`, `off`.
     pub timing: String,
+    /// Why not by CUPTI, or not to the end, where that was asked for.
+    pub timing_reason: Option<String>,
+    /// What CUPTI told; `null` where it was not asked, or could not be had.
+    pub cupti: Option<GpuCupti>,
+    /// Kernels, by CUPTI.
+    pub kernels: Option<GpuKernels>,
     pub devices: Vec<GpuDevice>,
     /// Page-locked memory of the host: allocated by the driver and registered, together.
     pub pinned_peak_bytes: Bytes,
@@ -42,6 +48,85 @@ pub struct Gpu {
     /// Hooked calls that left a row, and those that should have one and have none.
     pub calls: u64,
     pub lost: u64,
+}
+
+/// From where and for how long CUPTI told of work.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GpuCupti {
+    /// As `cuptiGetVersion` gives it.
+    pub version: u64,
+    pub library: String,
+    /// From when on, and how long in all.
+    pub from_s: f64,
+    pub told_s: f64,
+    /// Kernels, copies and memsets that it told of.
+    pub records: u64,
+    /// Of these, of no call that was seen: made before CUPTI was there, or past the hooks.
+    pub unknown_records: u64,
+    /// Records that it had no room for.
+    pub dropped_records: u64,
+    /// Records without times: the device had no memory for them, or they were not done at the end.
+    pub untimed_records: u64,
+}
+
+/// Kernels listed at most, and nodes of a graph.
+pub const KERNELS_SHOWN: usize = 1000;
+/// See [`KERNELS_SHOWN`].
+pub const NODES_SHOWN: usize = 20;
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GpuKernels {
+    /// That ran while CUPTI told, those in graphs too.
+    pub count: u64,
+    /// Their times added up: of two at once, both.
+    pub device_s: f64,
+    /// Different names.
+    pub names: u64,
+    /// Those with the most time first, at most [`KERNELS_SHOWN`].
+    pub by_name: Vec<GpuKernel>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GpuKernel {
+    /// As its source has it.
+    pub name: String,
+    pub count: u64,
+    /// Of these, in launches of graphs.
+    pub in_graphs: u64,
+    pub device_s: f64,
+    pub mean_s: f64,
+    pub min_s: f64,
+    pub max_s: f64,
+    /// Of all kernels' time.
+    pub share: f64,
+}
+
+/// What a device did while CUPTI told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct GpuBusy {
+    /// At least one kernel, copy or memset ran.
+    pub busy_s: f64,
+    /// At least one kernel.
+    pub kernel_s: f64,
+    /// At least one copy or memset.
+    pub copy_s: f64,
+    /// Copies and kernels at once.
+    pub overlap_s: f64,
+    /// `busy_s` of the time that CUPTI told.
+    pub utilization: f64,
+}
+
+/// A node of a graph, by CUPTI.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GpuNode {
+    /// Its number in CUPTI.
+    pub id: u64,
+    /// `kernel`, `copy`, `memset`.
+    pub kind: String,
+    /// The kernel's name, or the direction.
+    pub name: String,
+    pub count: u64,
+    pub device_s: f64,
 }
 
 /// Streams and graphs listed at most.
@@ -76,6 +161,8 @@ pub struct GpuDevice {
     pub pools: Vec<GpuPool>,
     /// What frameworks say of their own allocators.
     pub framework: BTreeMap<String, GpuFramework>,
+    /// By CUPTI.
+    pub work: Option<GpuBusy>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -138,7 +225,7 @@ pub struct GpuTransfer {
     pub small_count: u64,
     /// Prefetches of managed memory: pages that were there already did not move.
     pub prefetch_count: u64,
-    /// What `gb_per_s` is by: `events`, `wall` (synchronous calls only), `off` (not known).
+    /// What `gb_per_s` is by: `events`, `cupti` (most of them), `wall` (synchronous calls only), `off` (not known).
     pub timing: String,
 }
 
@@ -151,7 +238,7 @@ pub struct GpuStream {
     pub from_s: f64,
     /// From when it was made, or first used, to its end or the run's.
     pub life_s: f64,
-    /// Timed copies and graph launches, or what the sampler saw, whichever is more; `null` where neither was on.
+    /// By CUPTI all that ran; else timed copies and graph launches, or what the sampler saw, whichever is more; `null` where neither was on.
     pub busy_s: Option<f64>,
     pub timed_busy_s: Option<f64>,
     /// By looking whether it is busy, about a thousand times a second while it has kernels.
@@ -161,6 +248,9 @@ pub struct GpuStream {
     pub utilization: Option<f64>,
     pub copies: u64,
     pub kernels: u64,
+    /// By CUPTI: times of its kernels, and of its copies and memsets, added up; those of graphs too.
+    pub kernel_s: Option<f64>,
+    pub copy_s: Option<f64>,
     pub graph_launches: u64,
     /// Timed work while another stream of the device was at timed work too.
     pub overlap_s: Option<f64>,
@@ -192,6 +282,10 @@ pub struct GpuGraph {
     pub bytes_per_launch: BTreeMap<String, Bytes>,
     pub device_s: Option<f64>,
     pub timed_launches: u64,
+    /// By CUPTI: the times of its nodes added up, and those with the most, at most [`NODES_SHOWN`].
+    pub node_s: Option<f64>,
+    pub node_runs: u64,
+    pub nodes: Vec<GpuNode>,
     /// What its own allocations take while it is instantiated.
     pub memory_bytes: Bytes,
 }

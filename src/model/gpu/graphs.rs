@@ -1,6 +1,6 @@
 //! Graphs: how often each was captured, instantiated, updated and launched, and what a launch copies.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use memshim_format::gpu::{copy, direction, graph};
 
@@ -25,11 +25,29 @@ pub struct Graph {
     pub device_ns: u64,
     pub wall_ns: u64,
     pub instantiate_ns: u64,
+    /// By CUPTI: its nodes by their numbers, at most [`NODES`] of them; the time of all.
+    pub nodes: BTreeMap<u64, Node>,
+    pub node_ns: u64,
+    pub node_runs: u64,
     /// What its allocations take from when it is instantiated until it is destroyed, and where.
     pub memory: u64,
     pub device: u8,
     context: u32,
 }
+
+/// A node of a graph that ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Flags of its WORK rows.
+    pub what: u64,
+    /// The number of the kernel's name, or bytes.
+    pub what_of: u64,
+    pub runs: u64,
+    pub ns: u64,
+}
+
+/// Nodes kept of a graph.
+const NODES: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Template {
@@ -194,6 +212,18 @@ impl Graphs {
         let bytes = g.per_launch;
         add(&mut g.copied, &bytes);
         Some(i)
+    }
+
+    /// A node ran.
+    pub fn ran(&mut self, graph: usize, node: u64, what: u64, what_of: u64, ns: u64) {
+        let g = &mut self.all[graph];
+        g.node_runs += 1;
+        g.node_ns = g.node_ns.saturating_add(ns);
+        if g.nodes.len() < NODES || g.nodes.contains_key(&node) {
+            let n = g.nodes.entry(node).or_insert(Node { what, what_of, ..Node::default() });
+            n.runs += 1;
+            n.ns = n.ns.saturating_add(ns);
+        }
     }
 
     pub fn timed(&mut self, graph: usize, took: u64) {

@@ -26,6 +26,10 @@ pub struct Stream {
     pub looks: u64,
     pub busy_looks: u64,
     pub sampled_busy_ns: u64,
+    /// By CUPTI: kernels, and copies and memsets; their times added up.
+    pub kernel_ns: u64,
+    pub copy_ns: u64,
+    pub told_kernels: u64,
     /// Timed work: the union of its intervals.
     pub timed_ns: u64,
     /// Of that, while another stream of the device was at work too.
@@ -48,6 +52,8 @@ const INTERVALS: usize = 1 << 23;
 pub struct Streams {
     pub all: Vec<Stream>,
     live: HashMap<Key, usize>,
+    /// All that had a name, the first one first: CUPTI tells of a stream's work when it may be gone.
+    had: HashMap<Key, Vec<usize>>,
     /// The host waited for contexts and events.
     pub other_waits: u64,
     pub other_wait_ns: u64,
@@ -62,11 +68,28 @@ fn key(e: &Event, handle: u64) -> Key {
 
 impl Streams {
     fn at(&mut self, e: &Event, handle: u64) -> usize {
-        let all = &mut self.all;
+        let (all, had) = (&mut self.all, &mut self.had);
         *self.live.entry(key(e, handle)).or_insert_with(|| {
             all.push(Stream { device: e.device, context: e.context, handle, from: e.t, to: u64::MAX, ..Stream::default() });
+            had.entry(key(e, handle)).or_default().push(all.len() - 1);
             all.len() - 1
         })
+    }
+
+    /// The stream that had a name when `e` happened: its number.
+    pub fn at_time(&mut self, e: &Event, handle: u64) -> usize {
+        let had = self.had.get(&key(e, handle)).map_or(&[][..], Vec::as_slice);
+        let then = had.iter().rev().find(|i| self.all[**i].from <= e.t).or(had.first());
+        then.copied().unwrap_or_else(|| self.at(e, handle))
+    }
+
+    /// CUPTI says when a kernel or a copy ran.
+    pub fn told(&mut self, stream: usize, start: u64, took: u64, kernel: bool) {
+        let s = &mut self.all[stream];
+        s.told_kernels += kernel as u64;
+        let sum = if kernel { &mut s.kernel_ns } else { &mut s.copy_ns };
+        *sum = sum.saturating_add(took);
+        self.worked(stream, start, took);
     }
 
     pub fn create(&mut self, e: &Event) {
@@ -107,7 +130,7 @@ impl Streams {
 
     pub fn busy(&mut self, e: &Event) {
         let [handle, looks, busy, kernels, busy_ns] = e.words;
-        // The row may be another thread's: whose stream it was stands in its flags.
+        // The row may be another thread's: the thread whose stream it was stands in its flags.
         let i = self.at(&Event { lane: e.flags as u32, ..e.clone() }, handle);
         let s = &mut self.all[i];
         s.looks = s.looks.saturating_add(looks);
@@ -173,6 +196,39 @@ impl Streams {
         }
         (most, together)
     }
+}
+
+/// When something ran: intervals, as many as there is room for.
+#[derive(Debug, Default)]
+pub struct Intervals {
+    all: Vec<(u64, u64)>,
+    /// The length of what did not fit.
+    beyond: u64,
+}
+
+impl Intervals {
+    pub fn add(&mut self, start: u64, end: u64) {
+        if self.all.len() < INTERVALS {
+            self.all.push((start, end));
+        } else {
+            self.beyond = self.beyond.saturating_add(end.saturating_sub(start));
+        }
+    }
+
+    /// Without overlaps, in order; and the length of what did not fit.
+    pub fn take(&mut self) -> (Vec<(u64, u64)>, u64) {
+        (union(std::mem::take(&mut self.all)), self.beyond)
+    }
+}
+
+/// For how long two sets of intervals without overlaps, in order, hold at once.
+pub fn in_both(a: &[(u64, u64)], b: &[(u64, u64)]) -> u64 {
+    let (mut i, mut j, mut sum) = (0, 0, 0);
+    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
+        sum += x.1.min(y.1).saturating_sub(x.0.max(y.0));
+        if x.1 < y.1 { i += 1 } else { j += 1 }
+    }
+    sum
 }
 
 /// Intervals without overlaps, in order.

@@ -6,6 +6,7 @@ use memshim_format::gpu::copy;
 
 use super::graphs::Graphs;
 use super::streams::{Streams, Work};
+use super::work::{self, About};
 use crate::trace::gpurow::Event;
 
 /// Direction, memory, device.
@@ -20,6 +21,8 @@ pub struct Group {
     /// Of these, timed on the device.
     pub timed: u64,
     pub timed_bytes: u64,
+    /// Of those timed, by CUPTI.
+    pub by_cupti: u64,
     pub device_ns: u64,
     /// Smaller than [`RATE_FROM`].
     pub small: u64,
@@ -62,7 +65,7 @@ impl Transfers {
         self.groups.iter().filter(|(key, _)| key.0 == direction).fold(0, |sum, (_, g)| sum.saturating_add(g.bytes))
     }
 
-    pub fn copy(&mut self, e: &Event, streams: &mut Streams, graphs: &mut Graphs) {
+    pub fn copy(&mut self, e: &Event, streams: &mut Streams, graphs: &mut Graphs, told: &mut work::Work) {
         let [bytes, wall, stream, capture, count] = e.words;
         if e.code != 0 {
             return;
@@ -85,14 +88,26 @@ impl Transfers {
         let at = streams.used(e, stream, Work::Copy);
         if e.flags & copy::TIMED != 0 {
             self.expect(e.ticket, Waiting::Copy(key, bytes, at), streams, graphs);
+        } else if e.flags & copy::WATCHED != 0 {
+            told.watch(e.ticket, About::Copy(key, bytes, at), self, graphs);
         }
     }
 
-    pub fn launch(&mut self, e: &Event, streams: &mut Streams, graphs: &mut Graphs) {
+    pub fn launch(&mut self, e: &Event, streams: &mut Streams, graphs: &mut Graphs, told: &mut work::Work) {
         let Some(graph) = graphs.launch(e) else { return };
         let at = streams.used(e, e.words[1], Work::Graph);
         if e.flags & copy::TIMED != 0 {
             self.expect(e.ticket, Waiting::Launch(graph, at), streams, graphs);
+        } else if e.flags & copy::WATCHED != 0 {
+            told.watch(e.ticket, About::Launch(graph, at), self, graphs);
+        }
+    }
+
+    /// CUPTI has told how long a copy took.
+    pub fn told(&mut self, key: Key, bytes: u64, took: u64) {
+        if let Some(g) = self.groups.get_mut(&key) {
+            g.by_cupti += 1;
+            g.timed(bytes, took);
         }
     }
 
@@ -122,12 +137,7 @@ impl Transfers {
             Waiting::Copy(key, bytes, stream) => {
                 streams.worked(stream, start, took);
                 if let Some(g) = self.groups.get_mut(&key) {
-                    g.timed += 1;
-                    g.timed_bytes = g.timed_bytes.saturating_add(bytes);
-                    g.device_ns = g.device_ns.saturating_add(took);
-                    if bytes >= RATE_FROM && took > 0 {
-                        g.keep(bytes as f64 * 1e9 / took as f64);
-                    }
+                    g.timed(bytes, took);
                 }
             }
             Waiting::Launch(graph, stream) => {
@@ -148,6 +158,15 @@ impl Transfers {
 }
 
 impl Group {
+    fn timed(&mut self, bytes: u64, took: u64) {
+        self.timed += 1;
+        self.timed_bytes = self.timed_bytes.saturating_add(bytes);
+        self.device_ns = self.device_ns.saturating_add(took);
+        if bytes >= RATE_FROM && took > 0 {
+            self.keep(bytes as f64 * 1e9 / took as f64);
+        }
+    }
+
     fn keep(&mut self, rate: f64) {
         self.skipped += 1;
         if self.skipped < self.keep_every {

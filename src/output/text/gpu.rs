@@ -6,6 +6,9 @@ use crate::output::table::Table;
 use crate::output::units::{count, iec, iec_signed, percent, seconds};
 
 const STREAMS_SHOWN: usize = 5;
+const KERNELS_SHOWN: usize = 5;
+/// Of a kernel's name.
+const NAME_SHOWN: usize = 60;
 const FAILED_SHOWN: usize = 4;
 const ADVICE_SHOWN: usize = 3;
 
@@ -15,6 +18,7 @@ pub fn all(page: &mut Page, run: &Run) {
     page.block("", devices(g));
     transfers(page, g);
     streams(page, g);
+    kernels(page, g);
     graphs(page, g);
     trouble(page, g);
     page.gap();
@@ -136,6 +140,46 @@ fn streams(page: &mut Page, g: &Gpu) {
     page.block("", lines);
 }
 
+fn kernels(page: &mut Page, g: &Gpu) {
+    let Some(k) = &g.kernels else { return };
+    let mut lines = Vec::new();
+    for d in &g.devices {
+        let Some(w) = d.work else { continue };
+        let told = g.cupti.as_ref().map_or(0.0, |c| c.told_s);
+        lines.push(format!(
+            "device {}: busy {} of {} ({}): kernels {}, copies {}, both at once {}",
+            name_of_index(d),
+            seconds(w.busy_s),
+            seconds(told),
+            percent(w.utilization, 1.0),
+            seconds(w.kernel_s),
+            seconds(w.copy_s),
+            seconds(w.overlap_s)
+        ));
+    }
+    let mut t = Table::new();
+    t.row(["kernels", "count", "device time", "of all", "mean", "longest"]);
+    for x in k.by_name.iter().take(KERNELS_SHOWN) {
+        t.row([cut(&x.name), count(x.count), seconds(x.device_s), percent(x.share, 1.0), seconds(x.mean_s), seconds(x.max_s)]);
+    }
+    if !k.by_name.is_empty() {
+        lines.extend(t.lines());
+    }
+    let rest = k.names.saturating_sub(KERNELS_SHOWN as u64);
+    if rest > 0 {
+        lines.push(format!("and {} more of {} kernels in {} (in --json)", count(rest), count(k.count), seconds(k.device_s)));
+    }
+    page.block("", lines);
+}
+
+/// A long name's start.
+fn cut(name: &str) -> String {
+    match name.char_indices().nth(NAME_SHOWN) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name.to_owned(),
+    }
+}
+
 fn graphs(page: &mut Page, g: &Gpu) {
     let t = &g.graphs_total;
     if t.count == 0 {
@@ -163,8 +207,24 @@ fn trouble(page: &mut Page, g: &Gpu) {
     if g.failed.len() > FAILED_SHOWN {
         page.block("", [format!("and {} more kinds of failure (all in --json)", g.failed.len() - FAILED_SHOWN)]);
     }
-    if g.timing != "events" {
+    if !matches!(g.timing.as_str(), "events" | "cupti") {
         page.block("", [format!("device times are not known: MEMSHIM_GPU_TIMING={}", g.timing)]);
+    }
+    if let Some(why) = &g.timing_reason {
+        let since = if g.cupti.is_some() { "no longer timed by CUPTI, but by events" } else { "timed by events, not by CUPTI" };
+        page.block("", [format!("{since}: {why}")]);
+    }
+    if let Some(c) = &g.cupti {
+        if c.dropped_records > 0 {
+            page.warn("lost", format!("CUPTI had no room for {} records of kernels and copies", count(c.dropped_records)));
+        }
+        if c.untimed_records > 0 {
+            let n = count(c.untimed_records);
+            page.block(
+                "",
+                [format!("without a time by CUPTI: {n} kernels and copies, not done when it was let go or without memory on the device")],
+            );
+        }
     }
     if g.untimed > 0 {
         page.block("", [format!("without a device time: {} copies and launches", count(g.untimed))]);

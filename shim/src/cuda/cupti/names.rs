@@ -1,0 +1,45 @@
+//! Names of kernels: each is written once, in pieces, and has a number from then on. By one thread.
+
+use super::say;
+use crate::lane::Hot;
+use core::ffi::c_char;
+use memshim_format::gpu::{OTHER_KERNELS, name};
+
+const SLOTS: usize = 4096;
+/// Of longer names the start is taken.
+const LONGEST: usize = 49 * 64;
+
+/// Hashes of those that have a number, by open addressing: the place is the number, less one.
+static mut SEEN: [u64; SLOTS] = [0; SLOTS];
+
+/// The number of a kernel's name.
+///
+/// # Safety
+/// Null or zero-terminated; on the one thread that reads records.
+pub unsafe fn number(hot: *mut Hot, text: *const c_char) -> u64 {
+    if text.is_null() {
+        return OTHER_KERNELS;
+    }
+    let (mut hash, mut len) = (0xcbf2_9ce4_8422_2325u64, 0);
+    // SAFETY: up to its end.
+    unsafe {
+        while len < LONGEST && *text.add(len) != 0 {
+            hash = (hash ^ *text.add(len) as u8 as u64).wrapping_mul(0x0100_0000_01b3);
+            len += 1;
+        }
+        let hash = hash | 1;
+        for i in 0..64 {
+            let at = ((hash >> 20) as usize + i) % SLOTS;
+            let Some(slot) = (*(&raw mut SEEN)).get_mut(at) else { break };
+            if *slot == hash {
+                return at as u64 + 1;
+            }
+            if *slot == 0 {
+                *slot = hash;
+                say(hot, name::KERNEL, at as u64 + 1, core::slice::from_raw_parts(text.cast(), len));
+                return at as u64 + 1;
+            }
+        }
+    }
+    OTHER_KERNELS
+}
