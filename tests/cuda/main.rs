@@ -3,6 +3,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cupti;
+mod cupti_headers;
 mod lookups;
 mod memory;
 mod phases;
@@ -22,6 +24,7 @@ const WAYS: [&str; 4] = ["dlsym", "proc", "proc1", "linked"];
 
 struct Gpu {
     stdout: String,
+    trace: PathBuf,
     run: Value,
 }
 
@@ -48,7 +51,10 @@ fn program(source: &str, way: &str) -> PathBuf {
 
 /// Runs a mode of a program bare and preloaded: it must say and do the same; then its report.
 fn gpu_with(source: &str, mode: &str, way: &str, memshim: Mode, env: &[(&str, &str)]) -> Gpu {
-    let name = format!("cuda_{source}_{mode}_{way}_{memshim:?}_{}", env.iter().map(|(_, v)| *v).collect::<Vec<_>>().join("_"));
+    let name = format!(
+        "cuda_{source}_{mode}_{way}_{memshim:?}_{}",
+        env.iter().map(|(_, v)| *v).filter(|v| !v.contains('/')).collect::<Vec<_>>().join("_")
+    );
     let dir = support::fresh_dir(&name);
     driver();
     let go = |preload: bool| {
@@ -74,12 +80,13 @@ fn gpu_with(source: &str, mode: &str, way: &str, memshim: Mode, env: &[(&str, &s
     assert_eq!(support::lossy(&with.stdout), support::lossy(&bare.stdout), "{name}: stdout; stderr: {}", support::lossy(&with.stderr));
     assert_eq!((ended(&with), &with.stderr), (ended(&bare), &bare.stderr), "{name}");
     assert!(bare.status.is_some_and(|s| s.success()), "{name}: {}", support::lossy(&bare.stdout));
-    let text = support::analyze(&dir.join("with/trace.jsonl")).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let trace = dir.join("with/trace.jsonl");
+    let text = support::analyze(&trace).unwrap_or_else(|why| panic!("{name}: {why}"));
     let mut report: Value = serde_json::from_str(&text).expect("JSON");
     let run = report["runs"][0].take();
     support::conserved(&json!({"runs": [run]}), false).unwrap_or_else(|why| panic!("{name}: {why}"));
     assert!(run["gpu"].is_null() || run["gpu"]["lost"] == 0, "{name}");
-    Gpu { stdout: support::lossy(&with.stdout), run }
+    Gpu { stdout: support::lossy(&with.stdout), trace, run }
 }
 
 fn gpu(source: &str, mode: &str, way: &str) -> Gpu {

@@ -21,6 +21,13 @@ static void prepare(char **args)
 {
     driver(args);
     context(0);
+    /* What is to be there before the work begins is given time to come: it begins to with the first call in a context. */
+    const char *wait = getenv("CHECK_WAIT_MS");
+    size_t free, total;
+    if (wait) {
+        OKAY(cuMemGetInfo_v2, &free, &total);
+        rest_ms(atoi(wait));
+    }
     OKAY(cuEventCreate, &from, 0);
     OKAY(cuEventCreate, &to, 0);
 }

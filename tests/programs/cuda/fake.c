@@ -17,9 +17,23 @@ static int fails(const char *name)
     failure.code = 0;
     return code;
 }
+/* Who watches, the number of the call, and (of calls that start work) its symbol. */
+static const struct tap *tap;
+static uint32_t correlation;
+static __thread const char *symbol;
+#define NAMED(call) (symbol = __func__, call)
+
+static void enters(void)
+{
+    correlation++;
+    if (tap && symbol)
+        tap->call(symbol, correlation);
+    symbol = 0;
+}
 /* Begins a call: alone, and failing where it is told to. */
 #define ENTER(name)                                                                                                                                  \
     pthread_mutex_lock(&lock);                                                                                                                       \
+    enters();                                                                                                                                        \
     errno = 77; /* a driver may change it; programs that look at it see what the driver left */                                                      \
     int failed_ = fails(name);                                                                                                                       \
     if (failed_)                                                                                                                                     \
@@ -39,6 +53,12 @@ API int fake_slow(int us)
     return leave(OK);
 }
 
+API int fake_tap(const struct tap *t)
+{
+    pthread_mutex_lock(&lock);
+    tap = t;
+    return leave(OK);
+}
 API int fake_fail(const char *name, int code, int skip)
 {
     pthread_mutex_lock(&lock);
@@ -60,6 +80,15 @@ API int64_t fake_now(void)
 }
 
 #include "fake_streams.h"
+
+/* Pages that are moved are no copies to whoever watches. */
+static int by_pages;
+static void ran(int what, Stream s, int64_t begins, int64_t ends, uint64_t bytes, int rate, int64_t kernel, uint64_t node)
+{
+    struct work w = {what, begins, ends, kernel, bytes, node, rate, s->ctx->device, s->number, correlation};
+    if (tap && !by_pages)
+        tap->work(&w);
+}
 
 #include "fake_memory.h"
 

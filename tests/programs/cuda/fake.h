@@ -38,6 +38,21 @@ enum { H2D_PINNED = 25000, H2D_PAGEABLE = 6000, D2H_PINNED = 20000, D2H_PAGEABLE
 
 #define API __attribute__((visibility("default")))
 
+/* An operation of a stream, for whoever watches (fake_cupti.c). */
+struct work {
+    enum { KERNEL_RUNS, COPY_RUNS, SET_RUNS } what;
+    int64_t begins, ends, kernel;
+    uint64_t bytes, node;
+    int rate, device, stream;
+    uint32_t correlation;
+};
+/* Told of each call that starts work, from inside it, and of the work. */
+struct tap {
+    void (*call)(const char *symbol, uint32_t correlation);
+    void (*work)(const struct work *);
+};
+API int fake_tap(const struct tap *);
+
 /* For the programs: makes the n-th next call of this name (without suffix) fail with the code. */
 API int fake_fail(const char *name, int code, int skip);
 API int fake_slow(int us);

@@ -33,6 +33,7 @@ static R operate(const char *name, Stream s, int waits, uint64_t bytes, int rate
     if (waits && unsafe_now())
         return CAPTURE_UNSUPPORTED;
     int64_t ends = schedule(s, took(bytes, rate));
+    ran(set ? SET_RUNS : COPY_RUNS, s, ends - took(bytes, rate), ends, bytes, rate, 0, 0);
     if (waits && ends > now_ns)
         now_ns = ends;
     return OK;
@@ -48,6 +49,7 @@ static R copy(const char *name, Ptr to, Ptr from, uint64_t n, int to_array, int 
         memmove((void *)to, (void *)from, n);
     return leave(r);
 }
+#define copy(...) NAMED((copy)(__VA_ARGS__))
 static R set(const char *name, Ptr p, uint64_t bytes, int value, Stream s, int waits)
 {
     ENTER(name);
@@ -56,6 +58,7 @@ static R set(const char *name, Ptr p, uint64_t bytes, int value, Stream s, int w
         memset((void *)p, value, bytes);
     return leave(r);
 }
+#define set(...) NAMED((set)(__VA_ARGS__))
 
 #define LEGACY resolve(0, 0)
 #define OWN resolve(0, 1)
@@ -89,6 +92,7 @@ static R peer(const char *name, Ptr to, Context tc, Ptr from, Context fc, uint64
         memmove((void *)to, (void *)from, n);
     return leave(r);
 }
+#define peer(...) NAMED((peer)(__VA_ARGS__))
 API R cuMemcpyPeer(Ptr to, Context tc, Ptr from, Context fc, size_t n) { return peer("cuMemcpyPeer", to, tc, from, fc, n, LEGACY, 1); }
 API R cuMemcpyPeer_ptds(Ptr to, Context tc, Ptr from, Context fc, size_t n) { return peer("cuMemcpyPeer", to, tc, from, fc, n, OWN, 1); }
 API R cuMemcpyPeerAsync(Ptr to, Context tc, Ptr from, Context fc, size_t n, Stream s) { return peer("cuMemcpyPeerAsync", to, tc, from, fc, n, resolve(s, 0), 0); }
@@ -127,12 +131,14 @@ static R plane(const char *name, const struct plane *p, Stream s, int waits)
             memmove((char *)ends[0] + y * p->to_pitch, (char *)ends[1] + y * p->from_pitch, p->w);
     return leave(r);
 }
+#define plane(...) NAMED((plane)(__VA_ARGS__))
 static R plane_narrow(const char *name, const struct narrow_plane *p, Stream s, int waits)
 {
     uint64_t bytes = (uint64_t)p->w * p->h;
     ENTER(name);
     return leave(operate(name, s, waits, bytes, rate_between(ENDS(p)), 0));
 }
+#define plane_narrow(...) NAMED((plane_narrow)(__VA_ARGS__))
 API R cuMemcpy2D(const struct narrow_plane *p) { return plane_narrow("cuMemcpy2D", p, LEGACY, 1); }
 API R cuMemcpy2D_v2(const struct plane *p) { return plane("cuMemcpy2D", p, LEGACY, 1); }
 API R cuMemcpy2D_v2_ptds(const struct plane *p) { return plane("cuMemcpy2D", p, OWN, 1); }
@@ -149,12 +155,14 @@ static R volume(const char *name, const struct volume *p, Stream s, int waits)
     int rate = p->from_context && p->to_context ? (p->from_context->device == p->to_context->device ? D2D : P2P) : rate_between(ENDS(p));
     return leave(operate(name, s, waits, bytes, rate, 0));
 }
+#define volume(...) NAMED((volume)(__VA_ARGS__))
 static R volume_narrow(const char *name, const struct narrow_volume *p, Stream s, int waits)
 {
     uint64_t bytes = (uint64_t)p->w * p->h * p->d;
     ENTER(name);
     return leave(operate(name, s, waits, bytes, rate_between(ENDS(p)), 0));
 }
+#define volume_narrow(...) NAMED((volume_narrow)(__VA_ARGS__))
 API R cuMemcpy3D(const struct narrow_volume *p) { return volume_narrow("cuMemcpy3D", p, LEGACY, 1); }
 API R cuMemcpy3D_v2(const struct volume *p) { return volume("cuMemcpy3D", p, LEGACY, 1); }
 API R cuMemcpy3D_v2_ptds(const struct volume *p) { return volume("cuMemcpy3D", p, OWN, 1); }
@@ -175,6 +183,7 @@ static R many(const char *name, Ptr *to, Ptr *from, size_t *n, size_t count, siz
             memmove((void *)to[i], (void *)from[i], n[i]);
     return leave(r);
 }
+#define many(...) NAMED((many)(__VA_ARGS__))
 API R cuMemcpyBatchAsync(Ptr *to, Ptr *from, size_t *n, size_t count, void *a, size_t *b, size_t c, size_t *failed, Stream s) { return many("cuMemcpyBatchAsync", to, from, n, count, failed, resolve(s, 0)); }
 API R cuMemcpyBatchAsync_ptsz(Ptr *to, Ptr *from, size_t *n, size_t count, void *a, size_t *b, size_t c, size_t *failed, Stream s) { return many("cuMemcpyBatchAsync", to, from, n, count, failed, resolve(s, 1)); }
 API R cuMemcpyBatchAsync_v2(Ptr *to, Ptr *from, size_t *n, size_t count, void *a, size_t *b, size_t c, Stream s) { return many("cuMemcpyBatchAsync", to, from, n, count, 0, resolve(s, 0)); }
@@ -189,6 +198,7 @@ static R volumes(const char *name, const struct operation *o, size_t count, Stre
         r = operate(name, s, 0, o[i].w * o[i].h * o[i].d, rate_between(o[i].to.of.pointer.at, o[i].from.of.pointer.at, o[i].to.type == 2, o[i].from.type == 2), 0);
     return leave(r);
 }
+#define volumes(...) NAMED((volumes)(__VA_ARGS__))
 API R cuMemcpy3DBatchAsync(size_t n, struct operation *o, size_t *failed, uint64_t flags, Stream s) { return volumes("cuMemcpy3DBatchAsync", o, n, resolve(s, 0)); }
 API R cuMemcpy3DBatchAsync_ptsz(size_t n, struct operation *o, size_t *failed, uint64_t flags, Stream s) { return volumes("cuMemcpy3DBatchAsync", o, n, resolve(s, 1)); }
 API R cuMemcpy3DBatchAsync_v2(size_t n, struct operation *o, uint64_t flags, Stream s) { return volumes("cuMemcpy3DBatchAsync", o, n, resolve(s, 0)); }
@@ -200,7 +210,10 @@ API R cuMemcpy3DWithAttributesAsync_ptsz(struct operation *o, uint64_t flags, St
 static R prefetch(const char *name, size_t n, int to_device, Stream s)
 {
     ENTER(name);
-    return leave(operate(name, s, 0, n, to_device ? H2D_PINNED : D2H_PINNED, 0));
+    by_pages = 1;
+    R r = operate(name, s, 0, n, to_device ? H2D_PINNED : D2H_PINNED, 0);
+    by_pages = 0;
+    return leave(r);
 }
 API R cuMemPrefetchAsync(Ptr p, size_t n, int device, Stream s) { return prefetch("cuMemPrefetchAsync", n, device >= 0, resolve(s, 0)); }
 API R cuMemPrefetchAsync_ptsz(Ptr p, size_t n, int device, Stream s) { return prefetch("cuMemPrefetchAsync", n, device >= 0, resolve(s, 1)); }

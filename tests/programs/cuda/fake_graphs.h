@@ -1,20 +1,35 @@
 /* Graphs and kernels. A kernel's function is the number of nanoseconds that it takes. A launched graph takes what its nodes take, one by one. */
 
+struct step { int what; int64_t took; uint64_t bytes, number; };
 struct graph {
     int64_t took;
     uint64_t copied, memory;
-    int nodes, live;
+    int nodes, live, count;
+    struct step steps[32];
 };
 struct exec {
     struct graph g;
     int live;
 };
 
+static uint64_t node_numbers = 100;
+static void add_step(Graph g, int what, int64_t took, uint64_t bytes)
+{
+    g->nodes++, g->took += took;
+    if (g->count == 32)
+        abort();
+    g->steps[g->count++] = (struct step){what, took, bytes, ++node_numbers};
+}
+static void add_child(Graph g, Graph child)
+{
+    g->copied += child->copied;
+    for (int i = 0; i < child->count; i++)
+        add_step(g, child->steps[i].what, child->steps[i].took, child->steps[i].bytes);
+}
 static void node_of_graph(Stream s, int set_, size_t bytes)
 {
     struct capture *k = capture_by(s->capture);
-    k->graph->nodes++;
-    k->graph->took += took(bytes, set_ ? SET : D2D);
+    add_step(k->graph, set_ ? SET_RUNS : COPY_RUNS, took(bytes, set_ ? SET : D2D), bytes);
     k->graph->copied += bytes;
 }
 /* Memory of a graph has its address at once, and is taken while the graph is instantiated. */
@@ -124,29 +139,33 @@ static R launch_graph(Exec e, Stream s)
     ENTER("cuGraphLaunch");
     if (!s || !e || !e->live)
         return leave(INVALID_HANDLE);
-    schedule(s, e->g.took);
+    int64_t at = schedule(s, e->g.took) - e->g.took;
+    for (struct step *n = e->g.steps; n < e->g.steps + e->g.count; at += n++->took)
+        ran(n->what, s, at, at + n->took, n->bytes, D2D, n->took, n->number);
     return leave(OK);
 }
+#define launch_graph(...) NAMED((launch_graph)(__VA_ARGS__))
 API R cuGraphLaunch(Exec e, Stream s) { return launch_graph(e, resolve(s, 0)); }
 API R cuGraphLaunch_ptsz(Exec e, Stream s) { return launch_graph(e, resolve(s, 1)); }
 API R cuGraphUpload(Exec e, Stream s) { return OK; }
 API R cuGraphUpload_ptsz(Exec e, Stream s) { return OK; }
-static R add(const char *name, Graph g, uint64_t bytes, int64_t length)
+static R add(const char *name, Graph g, int what, uint64_t bytes, int64_t length)
 {
     ENTER(name);
-    g->nodes++, g->copied += bytes, g->took += length;
+    add_step(g, what, length, bytes);
+    g->copied += what == COPY_RUNS ? bytes : 0;
     return leave(OK);
 }
 API R cuGraphAddMemcpyNode(void **node, Graph g, void **d, size_t n, const struct volume *p, Context c)
 {
     uint64_t bytes = p->w * p->h * p->d;
-    return add("cuGraphAddMemcpyNode", g, bytes, took(bytes, D2D));
+    return add("cuGraphAddMemcpyNode", g, COPY_RUNS, bytes, took(bytes, D2D));
 }
 struct set_node { Ptr at; size_t pitch; unsigned value, element; size_t w, h; };
 API R cuGraphAddMemsetNode(void **node, Graph g, void **d, size_t n, const struct set_node *p, Context c)
 {
     uint64_t bytes = p->element * p->w * p->h;
-    return add("cuGraphAddMemsetNode", g, 0, took(bytes, SET));
+    return add("cuGraphAddMemsetNode", g, SET_RUNS, bytes, took(bytes, SET));
 }
 struct alloc_node { int type, handles; Location at; void *security; size_t most; char reserved[56]; const void *access; size_t accesses, bytes; Ptr address; };
 API R cuGraphAddMemAllocNode(void **node, Graph g, void **d, size_t n, struct alloc_node *p)
@@ -160,6 +179,12 @@ API R cuGraphAddMemFreeNode(void **node, Graph g, void **d, size_t n, Ptr p)
     struct block *b = block_of(p);
     return b && b->kind == GRAPHED ? OK : INVALID_VALUE;
 }
+API R cuGraphAddChildGraphNode(void **node, Graph g, void **d, size_t n, Graph child)
+{
+    ENTER("cuGraphAddChildGraphNode");
+    add_child(g, child);
+    return leave(OK);
+}
 struct node { int type, reserved[3]; union { struct { int flags, reserved; Context c; struct volume p; } copy; struct set_node set; Graph child; struct alloc_node alloc; Ptr address; } of; };
 static R add_node(Graph g, struct node *n)
 {
@@ -168,14 +193,13 @@ static R add_node(Graph g, struct node *n)
     case 2: return cuGraphAddMemsetNode(0, g, 0, 0, &n->of.set, 0);
     case 10: return cuGraphAddMemAllocNode(0, g, 0, 0, &n->of.alloc);
     case 11: return cuGraphAddMemFreeNode(0, g, 0, 0, n->of.address);
-    case 4: return add("cuGraphAddNode", g, n->of.child->copied, n->of.child->took);
+    case 4: return cuGraphAddChildGraphNode(0, g, 0, 0, n->of.child);
     }
-    return add("cuGraphAddNode", g, 0, 1000);
+    return add("cuGraphAddNode", g, KERNEL_RUNS, 0, 1000);
 }
 API R cuGraphAddNode(void **node, Graph g, void **d, size_t n, struct node *p) { return add_node(g, p); }
 API R cuGraphAddNode_v2(void **node, Graph g, void **d, void *data, size_t n, struct node *p) { return add_node(g, p); }
 API R cuGraphAddNode_v3(void **node, Graph g, void **d, void *data, size_t n, struct node *p, void *more, void *last) { return last == (void *)7 ? OK : INVALID_VALUE; }
-API R cuGraphAddChildGraphNode(void **node, Graph g, void **d, size_t n, Graph child) { return add("cuGraphAddChildGraphNode", g, child->copied, child->took); }
 API R cuGraphExecMemcpyNodeSetParams(Exec e, void *node, const struct volume *p, Context c) { return OK; }
 API R cuGraphExecMemsetNodeSetParams(Exec e, void *node, const struct set_node *p, Context c) { return OK; }
 API R cuGraphExecKernelNodeSetParams(Exec e, void *node, void *p) { return OK; }
@@ -189,12 +213,15 @@ static R kernel(const char *name, int64_t length, Stream s)
     if (!s)
         return leave(INVALID_HANDLE);
     struct capture *k = capture_by(s->capture);
-    if (k)
-        k->graph->nodes++, k->graph->took += length;
-    else
-        schedule(s, length);
+    if (k) {
+        add_step(k->graph, KERNEL_RUNS, length, 0);
+        return leave(OK);
+    }
+    int64_t ends = schedule(s, length);
+    ran(KERNEL_RUNS, s, ends - length, ends, 0, 0, length, 0);
     return leave(OK);
 }
+#define kernel(...) NAMED((kernel)(__VA_ARGS__))
 #define GRID unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared
 /* The last argument is checked: it comes by the stack. */
 #define EXTRA(e) (e && *(uint64_t *)e != 0x5eed ? INVALID_VALUE : OK)

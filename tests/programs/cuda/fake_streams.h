@@ -5,6 +5,7 @@ struct stream {
     Context ctx;
     int blocking, live;
     uint64_t capture; /* number of the capture it is part of, 0 none */
+    int number;
     struct stream *next;
 };
 struct event {
@@ -32,6 +33,7 @@ static int primary_uses[DEVICES];
 static __thread Context current;
 static __thread int capture_mode; /* GLOBAL */
 static __thread struct stream own_default;
+static int stream_numbers = 12;
 
 static struct capture *capture_by(uint64_t id)
 {
@@ -54,6 +56,8 @@ static Stream resolve(Stream s, int per_thread)
 {
     if ((uintptr_t)s == 2 || (!s && per_thread)) {
         own_default.ctx = current, own_default.live = 1, own_default.blocking = 1;
+        if (!own_default.number)
+            own_default.number = __atomic_add_fetch(&stream_numbers, 1, __ATOMIC_RELAXED);
         return &own_default;
     }
     if ((uintptr_t)s <= 1)
@@ -63,7 +67,7 @@ static Stream resolve(Stream s, int per_thread)
 static Context new_context(int device, int made)
 {
     Context c = calloc(1, sizeof *c);
-    c->device = device, c->live = 1, c->made = made, c->next = contexts, c->legacy.ctx = c, c->legacy.live = c->legacy.blocking = 1;
+    c->device = device, c->live = 1, c->made = made, c->next = contexts, c->legacy.ctx = c, c->legacy.live = c->legacy.blocking = 1, c->legacy.number = 7;
     return contexts = c;
 }
 /* An operation of a stream: when it begins and ends. The context's own stream and the blocking ones wait for each other. */
@@ -161,7 +165,7 @@ static R create_stream(const char *name, Stream *s, unsigned flags)
     if (!current)
         return leave(INVALID_CONTEXT);
     Stream n = calloc(1, sizeof *n);
-    n->ctx = current, n->live = 1, n->blocking = !(flags & 1), n->next = streams, streams = n;
+    n->number = __atomic_add_fetch(&stream_numbers, 1, __ATOMIC_RELAXED), n->ctx = current, n->live = 1, n->blocking = !(flags & 1), n->next = streams, streams = n;
     *s = n;
     return leave(OK);
 }
