@@ -14,6 +14,7 @@ mod nodes;
 
 use crate::config::{CONFIG, NATIVE, PYTHON};
 use crate::lane::{Hot, push_of_stacks};
+use crate::phases::symbol;
 use crate::python::Python;
 use crate::sys::{self, sys};
 use crate::unwind::reach::{self, Reach};
@@ -85,7 +86,7 @@ pub fn of_lane(index: u32) -> *mut Walker {
 pub fn settle() {
     // SAFETY: settings are read-only.
     let wanted = unsafe { CONFIG.stacks };
-    if wanted != 0 {
+    if wanted != 0 || symbol::any() {
         unwind::settle();
     }
     if wanted & PYTHON != 0 {
@@ -96,10 +97,13 @@ pub fn settle() {
 /// A forked child numbers everything anew.
 pub fn forget() {
     // SAFETY: settings are read-only.
-    if unsafe { CONFIG.stacks } == 0 {
+    let wanted = unsafe { CONFIG.stacks };
+    if wanted != 0 || symbol::any() {
+        unwind::after_fork();
+    }
+    if wanted == 0 {
         return;
     }
-    unwind::after_fork();
     modules::untell();
     crate::python::forget();
     for place in &WALKERS {

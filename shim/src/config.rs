@@ -199,6 +199,8 @@ unsafe fn setting(name: &[u8], value: &[u8]) {
         },
         // SAFETY: the caller's promise.
         b"MEMSHIM_PHASE_PY" => unsafe { crate::phases::python::take(value) },
+        // SAFETY: the caller's promise.
+        b"MEMSHIM_PHASE_SYM" => unsafe { crate::phases::symbol::take(value) },
         b"MEMSHIM_INTERVAL" => interval(value).map_or(Err("a time from 1ms to 1h, such as 100ms"), |v| set(&mut c.interval_ns, v)),
         b"MEMSHIM_BIG" => bytes(value).map_or(Err("a size such as 64KiB"), |v| set(&mut c.big, v.max(1) as usize)),
         b"MEMSHIM_SAMPLE" => match bytes(value) {

@@ -4,6 +4,10 @@
 //! that text can run into other interposers. The loader's list (`_r_debug`) is in search order as long as nothing has been `dlopen`ed,
 //! which is when we look: the program, the preloaded objects, their dependencies. musl has the same list under another name.
 
+mod dynamic;
+
+pub use dynamic::{Dynamic, Function};
+
 use core::ffi::{CStr, c_char, c_void};
 
 /// The public head of the loader's `struct link_map`.
@@ -20,23 +24,6 @@ struct Debug {
     version: i32,
     map: *const Object,
 }
-
-#[repr(C)]
-struct Symbol {
-    name: u32,
-    info: u8,
-    other: u8,
-    section: u16,
-    value: u64,
-    size: u64,
-}
-
-const DT_HASH: u64 = 4;
-const DT_STRTAB: u64 = 5;
-const DT_SYMTAB: u64 = 6;
-const DT_GNU_HASH: u64 = 0x6fff_fef5;
-const DT_VERSYM: u64 = 0x6fff_fff0;
-const STT_GNU_IFUNC: u8 = 10;
 
 impl Object {
     /// An object that is known by its place and its dynamic section only.
@@ -180,121 +167,15 @@ pub fn find_next(name: &[u8]) -> Option<Found> {
 /// # Safety
 /// `o` is a loaded object.
 pub unsafe fn find_in(o: *const Object, name: &[u8]) -> Option<*const c_void> {
-    // SAFETY: the dynamic section of a loaded object and the tables it points at.
+    // SAFETY: the caller's promise.
     unsafe {
-        let (mut symbols, mut strings, mut versions) = (0u64, 0u64, 0u64);
-        let (mut hash, mut gnu_hash) = (0u64, 0u64);
-        let mut d = (*o).dynamic;
-        if d.is_null() {
-            return None;
-        }
-        loop {
-            let [tag, value] = *d;
-            match tag {
-                0 => break,
-                DT_SYMTAB => symbols = value,
-                DT_STRTAB => strings = value,
-                DT_VERSYM => versions = value,
-                DT_HASH => hash = value,
-                DT_GNU_HASH => gnu_hash = value,
-                _ => {}
-            }
-            d = d.add(1);
-        }
-        // The loader makes these addresses, except in objects whose dynamic section it may not write (the vDSO).
-        let at = |v: u64| if v != 0 && v < (*o).base { v + (*o).base } else { v };
-        let table =
-            Table { symbols: at(symbols) as *const Symbol, strings: at(strings) as *const c_char, versions: at(versions) as *const u16 };
-        if symbols == 0 || strings == 0 {
-            return None;
-        }
-        let index = if gnu_hash != 0 {
-            gnu_lookup(at(gnu_hash) as *const u32, &table, name)
-        } else if hash != 0 {
-            sysv_lookup(at(hash) as *const u32, &table, name)
-        } else {
-            None
-        }?;
-        let s = table.symbols.add(index as usize);
-        let p = ((*o).base + (*s).value) as *const c_void;
-        if (*s).info & 15 == STT_GNU_IFUNC {
+        let d = Dynamic::of(o)?;
+        let found = d.default(name)?;
+        let p = found.at as *const c_void;
+        if found.chosen {
             let choose: unsafe extern "C" fn() -> *const c_void = core::mem::transmute(p);
             return Some(choose());
         }
         Some(p)
     }
-}
-
-struct Table {
-    symbols: *const Symbol,
-    strings: *const c_char,
-    versions: *const u16,
-}
-
-impl Table {
-    /// Whether symbol `i` is a defined function or variable `name` of the object's default version.
-    unsafe fn is(&self, i: u32, name: &[u8]) -> bool {
-        // SAFETY: i is an index that the object's hash table holds.
-        unsafe {
-            let s = self.symbols.add(i as usize);
-            let kind = (*s).info & 15;
-            if (*s).section == 0 || !matches!(kind, 0..=2 | STT_GNU_IFUNC) {
-                return false;
-            }
-            // Bit 15 marks versions kept for old programs only.
-            if !self.versions.is_null() && *self.versions.add(i as usize) & 0x8000 != 0 {
-                return false;
-            }
-            CStr::from_ptr(self.strings.add((*s).name as usize)).to_bytes() == name
-        }
-    }
-}
-
-unsafe fn gnu_lookup(t: *const u32, table: &Table, name: &[u8]) -> Option<u32> {
-    let h = name.iter().fold(5381u32, |h, c| h.wrapping_mul(33).wrapping_add(*c as u32));
-    // SAFETY: the layout of DT_GNU_HASH: buckets, first index, bloom words, shift, bloom, buckets, chains.
-    unsafe {
-        let (buckets, first, blooms) = (*t, *t.add(1), *t.add(2));
-        if buckets == 0 {
-            return None;
-        }
-        let bucket = t.add(4 + blooms as usize * 2);
-        let chain = bucket.add(buckets as usize);
-        let mut i = *bucket.add((h % buckets) as usize);
-        if i < first {
-            return None;
-        }
-        loop {
-            let c = *chain.add((i - first) as usize);
-            if c | 1 == h | 1 && table.is(i, name) {
-                return Some(i);
-            }
-            if c & 1 != 0 {
-                return None;
-            }
-            i += 1;
-        }
-    }
-}
-
-unsafe fn sysv_lookup(t: *const u32, table: &Table, name: &[u8]) -> Option<u32> {
-    let h = name.iter().fold(0u32, |h, c| {
-        let h = (h << 4).wrapping_add(*c as u32);
-        (h ^ (h >> 24 & 0xf0)) & 0x0fff_ffff
-    });
-    // SAFETY: the layout of DT_HASH: bucket count, chain count, buckets, chains.
-    unsafe {
-        let buckets = *t;
-        if buckets == 0 {
-            return None;
-        }
-        let mut i = *t.add(2 + (h % buckets) as usize);
-        while i != 0 {
-            if table.is(i, name) {
-                return Some(i);
-            }
-            i = *t.add(2 + (buckets + i) as usize);
-        }
-    }
-    None
 }

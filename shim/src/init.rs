@@ -135,6 +135,7 @@ unsafe fn begin() {
         }
         callers::settle();
         crate::phases::python::settle();
+        crate::phases::symbol::settle();
         if !map_private() {
             PHASE.store(3, Release);
             return;
@@ -163,6 +164,7 @@ unsafe fn begin() {
         }
         start_recording();
         register_exit();
+        crate::phases::symbol::first();
         if PHASE.load(Relaxed) == 2 {
             crate::python_alloc::wrap();
         }

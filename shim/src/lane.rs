@@ -19,6 +19,7 @@ use samples::draw;
 pub use samples::{SAMPLES, Samples};
 
 use crate::callers::{self, Walker};
+use crate::phases::symbol::Track;
 use crate::{spool, sys, tls};
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 use memshim_format::record::{op, start};
@@ -53,6 +54,8 @@ pub struct Hot {
     pub python: *mut Hot,
     /// Open phases of the thread that are Python functions.
     pub functions: u32,
+    /// Native functions that are phases: which the thread is in. Null before the first.
+    pub track: *mut Track,
 }
 
 /// One for every lane; wiped on fork.
@@ -137,6 +140,7 @@ pub fn acquire(python: bool) -> *mut Hot {
         (*hot).inside = 0;
         (*hot).python = core::ptr::null_mut();
         (*hot).functions = 0;
+        (*hot).track = core::ptr::null_mut();
         (*hot).walker = callers::of_lane(index);
         if (*hot).rng == 0 {
             (*hot).rng = sys::now() ^ (tid as u64) << 32 | 1;

@@ -1,5 +1,6 @@
 //! Finding a library by name among the objects that are loaded *now*, wherever they were opened from. Under the loader's own lock, by
-//! `dl_iterate_phdr`: so not for hooks of allocations. Its users are hooks of GPU libraries, whose own functions take that lock too.
+//! `dl_iterate_phdr`: so not for hooks of allocations. Its users are hooks of GPU libraries, whose own functions take that lock too, and native
+//! functions as phases.
 
 use crate::{elf, real};
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -70,6 +71,19 @@ fn each<T>(look: Look<T>, with: &mut T) {
 unsafe fn name_of<'a>(info: *const Info) -> &'a [u8] {
     // SAFETY: the loader's data, under its lock.
     unsafe { if (*info).name.is_null() { b"" } else { CStr::from_ptr((*info).name).to_bytes() } }
+}
+
+unsafe extern "C" fn once<F: FnOnce()>(_: *const Info, _: usize, work: *mut Option<F>) -> c_int {
+    // SAFETY: the caller's variable.
+    if let Some(work) = unsafe { (*work).take() } {
+        work();
+    }
+    1
+}
+
+/// Runs `work` under the loader's lock: meanwhile no object comes or goes.
+pub fn locked<F: FnOnce()>(work: F) {
+    each(once::<F>, &mut Some(work));
 }
 
 struct Wanted<'a> {

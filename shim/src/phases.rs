@@ -9,6 +9,8 @@ mod api;
 mod names;
 mod nvtx;
 pub mod python;
+mod rules;
+pub mod symbol;
 
 pub use memshim_format::phase::Source;
 pub use names::name;
@@ -115,6 +117,7 @@ pub fn untold() -> u64 {
 
 /// A forked child begins anew.
 pub fn forget() {
+    symbol::after_fork();
     UNTOLD.store(0, Relaxed);
     TOLD.store(0, Relaxed);
     LEFT_OUT.store(0, Relaxed);

@@ -46,6 +46,29 @@ pub enum Source {
 /// What a note says after a rule for Python functions.
 pub const UNMET: &str = " (MEMSHIM_PHASE_PY): no function of that name ran";
 
+/// What a note says after a rule for native functions.
+pub const UNMET_SYMBOL: &str = " (MEMSHIM_PHASE_SYM): no function of that name was called through the dynamic linker: it is static, inlined or not \
+                                exported, is called inside its own object only, or its library was not loaded";
+
+/// What a note says after a rule that is only for functions which cannot be phases.
+pub const REFUSED_SYMBOL: &str = " (MEMSHIM_PHASE_SYM): functions of that name cannot be phases: they look at their caller, return twice, belong to the \
+                                  loader, or are hooks of memshim's own";
+
+/// Rules for functions that are taken at most.
+pub const RULES_MOST: usize = 64;
+/// Bytes of them.
+pub const RULES_TEXT: usize = 8192;
+
+/// The rules of a list, which are separated by commas or newlines.
+pub fn rules(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|c| matches!(c, b',' | b'\n')).map(<[u8]>::trim_ascii).filter(|rule| !rule.is_empty())
+}
+
+/// Where the first colon of a rule for functions stands: `where:what`. None: one of the two is missing.
+pub fn colon(rule: &[u8]) -> Option<usize> {
+    rule.iter().position(|c| *c == b':').filter(|at| *at > 0 && *at + 1 < rule.len())
+}
+
 /// An edge's 12-bit argument.
 pub const fn edge(what: u64, source: Source, usage: bool) -> u64 {
     what | (source as u64) << 4 | (usage as u64) << 8
@@ -90,6 +113,14 @@ mod tests {
         let text = "ab€".as_bytes();
         assert_eq!((cut(text, 5), cut(text, 4), cut(text, 3), cut(text, 2)), (5, 2, 2, 2));
         assert_eq!(cut(&[0x80; 9], 8), 8);
+    }
+
+    #[test]
+    fn a_rule_has_two_parts() {
+        let all: Vec<&[u8]> = rules(b" lib*.so:f ,,x:ns::g\nh,").collect();
+        assert_eq!(all, [&b"lib*.so:f"[..], b"x:ns::g", b"h"]);
+        let colons: Vec<Option<usize>> = all.into_iter().map(colon).collect();
+        assert_eq!((colons, colon(b":f"), colon(b"f:")), (vec![Some(7), Some(1), None], None, None));
     }
 
     #[test]

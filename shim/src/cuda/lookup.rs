@@ -9,6 +9,7 @@ use super::shape::Shape;
 use super::table::ENTRIES;
 use super::{contexts, known, libcuda};
 use crate::lane::{self, Hot};
+use crate::phases::symbol;
 use crate::real::REAL;
 use crate::{elf, init, loaded};
 use core::arch::naked_asm;
@@ -76,10 +77,22 @@ unsafe extern "C" fn pick(handle: *mut c_void, name: *const c_char, caller: usiz
                 return Picked { done: 1, ..PASS };
             }
         }
-        if name.is_null() || *name != b'c' as c_char || *name.add(1) != b'u' as c_char || !init::is_recording() {
+        if name.is_null() || !init::is_recording() {
             return PASS;
         }
-        let name = CStr::from_ptr(name);
+        let of_driver = *name == b'c' as c_char && *name.add(1) == b'u' as c_char;
+        let picked = if of_driver { pick_of_driver(handle, CStr::from_ptr(name), caller) } else { PASS };
+        match symbol::found(handle, CStr::from_ptr(name)) {
+            Some(at) if picked.done == 0 => Picked { at, done: 1 },
+            _ => picked,
+        }
+    }
+}
+
+/// An answer for what may be a function of the driver.
+unsafe fn pick_of_driver(handle: *mut c_void, name: &CStr, caller: usize) -> Picked {
+    // SAFETY: as called.
+    unsafe {
         let entry = by_symbol(name.to_bytes());
         if handle == RTLD_NEXT {
             return if entry.is_some() && is_nowhere(name) { Picked { done: 1, ..PASS } } else { PASS };

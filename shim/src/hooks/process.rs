@@ -98,6 +98,7 @@ spawns!(posix_spawn posix_spawnp);
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(thread: *mut c_void, attr: *const c_void, start: *const c_void, arg: *mut c_void) -> c_int {
     let hot = ready();
+    crate::phases::symbol::look();
     // SAFETY: passed on as called; glibc has written the handle before it returns.
     unsafe {
         let mut r = call_real!(pthread_create(thread, attr, start, arg), libc::EAGAIN);

@@ -41,9 +41,9 @@ fn phases_left_out() {
     }
 }
 
-/// Says what became of no rule for Python functions.
-fn python_rules() {
-    crate::phases::python::trouble(|rule, what| {
+/// Says what became of no rule for functions.
+fn rules_of_functions() {
+    let mut say = |rule: &[u8], what: &'static str| {
         let mut b = [0u8; 1024];
         let mut t = Text::over(&mut b);
         let mut text = [0u8; 512];
@@ -51,7 +51,9 @@ fn python_rules() {
         whole.bytes(rule.get(..rule.len().min(256)).unwrap_or(b"")).str(what);
         t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":").quoted(whole.as_bytes()).str("}\n");
         sink::write(t.as_bytes());
-    });
+    };
+    crate::phases::python::trouble(&mut say);
+    crate::phases::symbol::trouble(&mut say);
 }
 
 /// Says how many edges of phases came when only totals were kept.
@@ -73,7 +75,7 @@ pub fn end(how: &str, code: Option<i32>) {
     crowd();
     phases_left_out();
     phases_untold();
-    python_rules();
+    rules_of_functions();
     let s = totals(false);
     let mut t = stage();
     t.str("{\"type\":\"end\"").field("t", sys::now()).str(",\"how\":\"").str(how).str("\",\"code\":");

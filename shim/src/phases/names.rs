@@ -53,6 +53,17 @@ pub fn name(domain: &[u8], name: &[u8]) -> u32 {
     0
 }
 
+/// The number of the name `first:second`.
+pub fn name_of_parts(first: &[u8], second: &[u8]) -> u32 {
+    let mut text = [0u8; NAME_MAX];
+    let mut n = 0;
+    for (to, c) in text.iter_mut().zip(first.iter().chain(b":").chain(second)) {
+        *to = *c;
+        n += 1;
+    }
+    name(b"", text.get(..n).unwrap_or(b""))
+}
+
 /// FNV-1a; never 0.
 fn hash(domain: &[u8], name: &[u8]) -> u32 {
     let bytes = domain.iter().chain(&[0]).chain(name);

@@ -10,12 +10,12 @@
 mod chain;
 mod image;
 
-pub use chain::settle;
-pub use image::Module;
+pub use chain::{Object as Listed, counted as are_counted, counters, settle, visit as each_listed};
+pub use image::{Module, each_header};
 
 use super::eh_frame::Tables;
 use super::reach::readable;
-use crate::sys;
+use crate::{elf, sys};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 
 /// Objects that are known at once or were: beyond them, objects that were unloaded are forgotten only where they come again.
@@ -326,6 +326,25 @@ pub fn untell() {
             m.told.store(if m.is_loaded() { 0 } else { 2 }, Relaxed);
         }
     }
+}
+
+/// The object that a place is in, and from where to where it goes. Neither locks nor allocates.
+pub fn object_of(place: u64) -> Option<(elf::Object, [u64; 2])> {
+    let mut found = None;
+    chain::visit(|o| {
+        let mut whole = [u64::MAX, 0];
+        each_header(o, |h| {
+            if h.kind == libc::PT_LOAD {
+                let ([from, to], start) = (whole, o.bias.wrapping_add(h.address));
+                whole = [from.min(start), to.max(start.wrapping_add(h.size))];
+            }
+        });
+        let [from, to] = whole;
+        if (from..to).contains(&place) {
+            found = Some((elf::Object::new(o.bias, o.dynamic as *const [u64; 2]), whole));
+        }
+    });
+    found
 }
 
 /// Bias and dynamic section of the first object now loaded whose file's name begins with `prefix`. Neither locks nor allocates.

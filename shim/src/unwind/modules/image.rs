@@ -57,36 +57,39 @@ impl Module {
     }
 }
 
+/// A program header.
 #[derive(Clone, Copy)]
-#[repr(C)]
-struct Header {
-    kind: u32,
-    flags: u32,
-    offset: u64,
-    address: u64,
-    physical: u64,
-    file_size: u64,
-    size: u64,
-    align: u64,
+pub struct Header {
+    pub kind: u32,
+    pub flags: u32,
+    /// Where it lies, before the object was placed.
+    pub address: u64,
+    /// Bytes in the file, and in memory.
+    pub file_size: u64,
+    pub size: u64,
 }
 
-const HEADER: usize = size_of::<Header>();
+/// Bytes of one.
+const HEADER: usize = 56;
+
+/// Calls `look` for each program header of an object; where that is entered. None where it has none that can be read.
+pub fn each_header(o: Object, mut look: impl FnMut(Header)) -> Option<u64> {
+    let (at, count, entry) = headers(o)?;
+    for i in 0..count {
+        let [a, _, address, _, file_size, size, _] = copy::<7>(at + (i * HEADER) as u64)?;
+        look(Header { kind: a as u32, flags: (a >> 32) as u32, address, file_size, size });
+    }
+    Some(entry)
+}
 
 /// Reads what is to be known of `o` into `m`. None where it is no object that can be told: without a header or without code.
 pub fn read(o: Object, m: &mut Module) -> Option<()> {
-    let (at, count, entry) = headers(o)?;
     (m.dynamic, m.bias) = (o.dynamic, o.bias);
     (m.code, m.tables) = ([[0; 2]; SEGMENTS], Tables::default());
-    (m.tables.entry, m.tables.stays) = (entry as usize, o.stays);
     (m.name_len, m.build_id_len) = (0, 0);
     m.told.store(0, Relaxed);
-    let header = |i: usize| {
-        let [a, offset, address, physical, file_size, size, align] = copy::<7>(at + (i * HEADER) as u64)?;
-        Some(Header { kind: a as u32, flags: (a >> 32) as u32, offset, address, physical, file_size, size, align })
-    };
     let (mut codes, mut segments) = (0, 0);
-    for i in 0..count {
-        let h = header(i)?;
+    let entry = each_header(o, |h| {
         let start = o.bias.wrapping_add(h.address);
         match h.kind {
             libc::PT_LOAD => {
@@ -101,7 +104,8 @@ pub fn read(o: Object, m: &mut Module) -> Option<()> {
             libc::PT_NOTE if m.build_id_len == 0 => m.read_build_id(start, h.size),
             _ => {}
         }
-    }
+    })?;
+    (m.tables.entry, m.tables.stays) = (entry as usize, o.stays);
     // The index lies inside one of the segments, else it is none.
     let [from, to] = m.tables.index;
     if !m.tables.segments.iter().any(|[a, b]| *a <= from && to <= *b) {
