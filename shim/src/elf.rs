@@ -4,9 +4,11 @@
 //! that text can run into other interposers. The loader's list (`_r_debug`) is in search order as long as nothing has been `dlopen`ed,
 //! which is when we look: the program, the preloaded objects, their dependencies. musl has the same list under another name.
 
+// Said, since tests take this file from elsewhere.
+#[path = "elf/dynamic.rs"]
 mod dynamic;
 
-pub use dynamic::{Dynamic, Function};
+pub use dynamic::{Dynamic, Function, Relocation};
 
 use core::ffi::{CStr, c_char, c_void};
 

@@ -415,6 +415,7 @@ pub fn own(t: &mut Text) {
             + zst::private()
             + sink::PRIVATE
             + crate::callers::private()
+            + crate::phases::symbol::private()
             + crate::unwind::modules::private()
             + crate::python::private()
             + crate::cuda::private()

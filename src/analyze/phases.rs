@@ -7,6 +7,7 @@ use super::steps::{self, Step, quantile};
 use crate::model::image::ImageEnd;
 use crate::model::phases::{Instance, Metric, PhasesEnd};
 use crate::model::units::{Bytes, Nanos};
+use crate::symbols;
 
 /// Phases listed at most; those that took longest are kept.
 pub const PHASES_SHOWN: usize = 2000;
@@ -83,6 +84,14 @@ fn sum(times: &[&Instance], of: impl Fn(&Instance) -> Option<u64>) -> Option<u64
     times.iter().try_fold(0u64, |sum, i| Some(sum.saturating_add(of(i)?)))
 }
 
+/// A phase's name as its source has it: of `object:function` the function demangled.
+fn spoken(name: &str) -> String {
+    match name.split_once(':').filter(|(_, function)| function.starts_with("_Z") || function.starts_with("_R")) {
+        Some((object, function)) => format!("{object}:{}", symbols::demangled(function)),
+        None => name.to_owned(),
+    }
+}
+
 fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, times: &[&Instance]) -> Phase {
     let p = &image.phases;
     let start = Nanos(image.header.mono_ns);
@@ -130,9 +139,9 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     let inner = times.iter().fold(0u64, |sum, i| sum.saturating_add(i.inner_ns));
     let rss = times.iter().filter_map(|i| rss_peak(p, i)).max();
     Phase {
-        name: path.last().cloned().unwrap_or_default(),
+        name: path.last().map(|name| spoken(name)).unwrap_or_default(),
         source,
-        path: path.to_vec(),
+        path: path.iter().map(|name| spoken(name)).collect(),
         count: times.len() as u64,
         open: times.iter().filter(|i| !i.ended).count() as u64,
         begin_s: all.first().map_or(0.0, |s| s.begin_s),

@@ -2,27 +2,34 @@
 //! functions than the one that a rule is for.
 
 use super::report::{EndKind, Run};
-use memshim_format::phase::UNMET;
+use memshim_format::phase::{REFUSED_SYMBOL, UNMET, UNMET_SYMBOL};
 use memshim_format::value::glob;
 use std::collections::BTreeSet;
 
 /// Leaves a note about a rule in the first process that has it, and in none where another one met the rule.
 pub fn say_once(runs: &mut [Run]) {
-    let all: BTreeSet<String> = runs.iter().flat_map(|r| &r.notes).filter(|n| n.ends_with(UNMET)).cloned().collect();
+    let all: BTreeSet<String> = runs.iter().flat_map(|r| &r.notes).filter(|n| rule_of(n).is_some()).cloned().collect();
     for note in all {
-        let rule = note.strip_suffix(UNMET).unwrap_or(&note);
-        let mut said = runs.iter().any(|run| has_met(run, rule, &note));
+        let Some((rule, source)) = rule_of(&note) else { continue };
+        let mut said = runs.iter().any(|run| has_met(run, rule, source, &note));
         for run in runs.iter_mut() {
             run.notes.retain(|n| *n != note || !std::mem::replace(&mut said, true));
         }
     }
 }
 
-/// By its phases; one that came to its end has said so by saying nothing.
-fn has_met(run: &Run, rule: &str, note: &String) -> bool {
-    let ended = run.python.is_some() && run.end.kind == EndKind::Exited;
-    let is_one = |name: &str| glob(rule.as_bytes(), name.as_bytes());
-    ended && !run.notes.contains(note) || run.phases.iter().any(|p| p.source == "python" && is_one(&p.name))
+/// The rule that a note is about, and the source of its phases.
+fn rule_of(note: &str) -> Option<(&str, &'static str)> {
+    let ends = [(UNMET, "python"), (UNMET_SYMBOL, "symbol"), (REFUSED_SYMBOL, "symbol")];
+    ends.iter().find_map(|(end, source)| Some((note.strip_suffix(end)?, *source)))
+}
+
+/// By its phases; one that came to its end has said so by saying nothing, or something else of the rule.
+fn has_met(run: &Run, rule: &str, source: &str, note: &str) -> bool {
+    let ended = (source != "python" || run.python.is_some()) && run.end.kind == EndKind::Exited;
+    let silent = || !run.notes.iter().any(|n| n == note || rule_of(n).is_some_and(|(r, s)| (r, s) == (rule, source)));
+    let is_one = |name: &str| [rule, &format!("{rule}(*")].iter().any(|r| glob(r.as_bytes(), name.as_bytes()));
+    ended && silent() || run.phases.iter().any(|p| p.source == source && is_one(&p.name))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::ffi::OsString;
 
 /// Settings that the shim reads, by the names of their variables in small letters.
-const SETTINGS: [(&str, &str); 12] = [
+const SETTINGS: [(&str, &str); 13] = [
     ("mode", "MEMSHIM_MODE"),
     ("interval", "MEMSHIM_INTERVAL"),
     ("big", "MEMSHIM_BIG"),
@@ -22,6 +22,7 @@ const SETTINGS: [(&str, &str); 12] = [
     ("stacks", "MEMSHIM_STACKS"),
     ("gpu_timing", "MEMSHIM_GPU_TIMING"),
     ("phase_py", "MEMSHIM_PHASE_PY"),
+    ("phase_sym", "MEMSHIM_PHASE_SYM"),
     ("python_alloc", "MEMSHIM_PYTHON_ALLOC"),
 ];
 

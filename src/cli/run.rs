@@ -22,6 +22,7 @@ EXAMPLES
   memshim run --mode full -o t.jsonl.zst -- ./prog               every call an event, compressed
   memshim run --exclude 'git,make' -- make -j8
   memshim run --phase-py 'scf.hf:SCF.kernel' -- python run.py    each call of that method a phase
+  memshim run --phase-sym 'lib*blas*.so*:*dgemm*' -- python r.py  each call of that library function a phase
   memshim run --phase-on '^(SCF|MP2|CCSD)' -- python calc.py     what it prints begins its phases
   memshim run --phase-on 'start:begin (\\w+)' --phase-on 'end:done (\\w+)' -- ./solver
   memshim run --artifacts 'dump/**/*.mlir' -- python qpe.py      which files were written, when, in which phase
@@ -86,6 +87,11 @@ pub struct Run {
     /// Python functions that are phases: module:function, both globs, such as scf.hf:SCF.kernel or run:*; may be given several times
     #[arg(long, value_name = "RULE,…")]
     phase_py: Vec<OsString>,
+
+    /// Functions of libraries and of the program that are phases: object:function, both globs, such as libblas.so*:dgemm_ or plugin.so:*;
+    /// may be given several times
+    #[arg(long, value_name = "RULE,…", value_parser = OsStringValueParser::new().try_map(|t| value::rules(&t)))]
+    phase_sym: Vec<OsString>,
 
     /// A line printed by the program that fits begins a phase and ends the one before; with `start:`, `end:` or `mark:` in front it only
     /// begins one, ends one, or is an instant. The phase is called by the first group (…), else by what fits
@@ -211,10 +217,16 @@ impl Run {
             ("MEMSHIM_STACKS", self.stacks.map(word)),
             ("MEMSHIM_GPU_TIMING", self.gpu_timing.map(word)),
             ("MEMSHIM_PYTHON_ALLOC", self.python_alloc.then(|| "1".into())),
-            ("MEMSHIM_PHASE_PY", (!self.phase_py.is_empty()).then(|| self.phase_py.join(OsStr::new(",")))),
+            ("MEMSHIM_PHASE_PY", joined(&self.phase_py)),
+            ("MEMSHIM_PHASE_SYM", joined(&self.phase_sym)),
         ];
         all.into_iter().filter_map(|(k, v)| v.map(|v| (k, v))).collect()
     }
+}
+
+/// A flag that was given several times, as a list.
+fn joined(all: &[OsString]) -> Option<OsString> {
+    (!all.is_empty()).then(|| all.join(OsStr::new(",")))
 }
 
 fn word(v: impl ValueEnum) -> OsString {
@@ -288,6 +300,9 @@ mod tests {
     fn flags_become_the_variables_of_the_same_name() {
         let rules = parse(&["--phase-py", "a:b,c:*", "--phase-py", "d:e", "--", "x"]).variables();
         assert_eq!(rules, [("MEMSHIM_PHASE_PY", OsString::from("a:b,c:*,d:e"))]);
+        let rules = parse(&["--phase-sym", "lib*.so*:f*,x:ns::g", "--phase-sym", "y:*", "--", "x"]).variables();
+        assert_eq!(rules, [("MEMSHIM_PHASE_SYM", OsString::from("lib*.so*:f*,x:ns::g,y:*"))]);
+        assert!(Only::try_parse_from(["run", "--phase-sym", "dgemm_", "--", "x"]).is_err());
         let run = parse(&["--mode", "full", "--interval", "0.1s", "--big", "64KiB", "--children", "skip", "--python-alloc", "--", "x"]);
         let v: Vec<_> = run.variables().into_iter().map(|(k, v)| format!("{k}={}", v.display())).collect();
         assert_eq!(

@@ -1,7 +1,7 @@
 //! Values of flags: sizes and times, by the same grammar as in the variables that the shim reads.
 
 use crate::analyze::Units;
-use memshim_format::value;
+use memshim_format::{phase, value};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -39,6 +39,18 @@ pub fn globs(text: &OsStr) -> Result<OsString, String> {
     Err(format!("no name in `{}`: write names of programs, 'python*,solver' for example", text.display()))
 }
 
+/// Rules for functions that are to be phases, `where:what` each.
+pub fn rules(text: &OsStr) -> Result<OsString, String> {
+    match phase::rules(text.as_bytes()).find(|rule| phase::colon(rule).is_none()) {
+        None if phase::rules(text.as_bytes()).next().is_some() => Ok(text.to_owned()),
+        None => Err(format!("no rule in `{}`: write object:function, 'libblas.so*:dgemm_' for example", text.display())),
+        Some(rule) => {
+            let rule = String::from_utf8_lossy(rule);
+            Err(format!("`{rule}` is no rule: write object:function, both globs, 'libblas.so*:dgemm_' or 'plugin.so:{rule}' for example"))
+        }
+    }
+}
+
 /// A sampling interval in nanoseconds, within what the shim takes.
 pub fn interval(text: &str) -> Result<u64, String> {
     match value::nanoseconds(text.as_bytes()) {
@@ -57,6 +69,8 @@ mod tests {
             (interval("x"), interval("100ms").is_ok() && interval("1s").is_ok() && interval("5m").is_ok()),
             (interval("250us"), interval("100ms").is_ok() && interval("1s").is_ok()),
             (some_bytes("0"), some_bytes("1").is_ok() && some_bytes("512KiB").is_ok()),
+            (rules(OsStr::new("dgemm_")).map(|_| 0), rules(OsStr::new("libblas.so*:dgemm_,plugin.so:dgemm_")).is_ok()),
+            (rules(OsStr::new(",")).map(|_| 0), rules(OsStr::new("libblas.so*:dgemm_")).is_ok()),
             (rows("0").map(|n| n as u64), rows("1").is_ok()),
         ] {
             assert!(advice.unwrap_err().contains("write ") && taken);

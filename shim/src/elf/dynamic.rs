@@ -148,6 +148,15 @@ impl Dynamic {
         unsafe { CStr::from_ptr(self.strings.add((*self.symbols.add(i as usize)).name as usize)).to_bytes() }
     }
 
+    /// Bytes that a symbol's variable takes.
+    ///
+    /// # Safety
+    /// As [`Dynamic::name`].
+    pub unsafe fn size(&self, i: u32) -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.symbols.add(i as usize)).size }
+    }
+
     /// Whether a symbol may have no definition.
     ///
     /// # Safety

@@ -24,6 +24,11 @@ use core::sync::atomic::{AtomicBool, Ordering::*};
 /// There are rules, and pointers have been looked at.
 static WANTED: AtomicBool = AtomicBool::new(false);
 
+/// Private memory taken, in bytes, as far as it is used.
+pub fn private() -> usize {
+    edge::private() + patch::private()
+}
+
 /// What there is to do before recording begins. One thread.
 pub fn settle() {
     if any() {

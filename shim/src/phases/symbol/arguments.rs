@@ -10,8 +10,8 @@ use crate::unwind::row::Scratch;
 use crate::unwind::rule::{Kind, Rule};
 use core::mem::MaybeUninit;
 
-/// Most that are copied.
-pub const MOST: u64 = 2048;
+/// Most that are copied: less than a page, so that a stack's guard is not stepped over.
+const MOST: u64 = 3840;
 /// Of a caller of whose frame nothing is known.
 const UNKNOWN: u64 = 512;
 const PAGE: u64 = 4096;
@@ -57,7 +57,13 @@ pub unsafe fn bytes(rows: *mut Rows, frame: *const Frame) -> u64 {
 fn unknown(from: u64) -> u64 {
     let behind = (from & !(PAGE - 1)) + PAGE;
     let all = from + UNKNOWN <= behind || readable(behind);
-    if !readable(from) { 0 } else if all { UNKNOWN } else { (behind - from) & !15 }
+    if !readable(from) {
+        0
+    } else if all {
+        UNKNOWN
+    } else {
+        (behind - from) & !15
+    }
 }
 
 impl Rows {

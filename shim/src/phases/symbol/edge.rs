@@ -42,12 +42,20 @@ pub struct Track {
 /// The lanes' tracks, kept over the threads that use the lane.
 static TRACKS: [AtomicPtr<Track>; LANES_MAX] = [const { AtomicPtr::new(core::ptr::null_mut()) }; LANES_MAX];
 
+/// How many there are.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+
 /// Calls that were no phases because little was left of their stacks, or because they were too deep inside each other.
 static TOO_DEEP: AtomicU32 = AtomicU32::new(0);
 
 /// Whether there were such calls.
 pub fn were_too_deep() -> bool {
     TOO_DEEP.load(Relaxed) != 0
+}
+
+/// Private memory of all tracks, in bytes, and a page of frames of each.
+pub fn private() -> usize {
+    TAKEN.load(Relaxed) as usize * (core::mem::offset_of!(Track, frames) + 4096)
 }
 
 /// The track of the thread of this lane, which has been in no phase yet.
@@ -63,6 +71,7 @@ unsafe fn take(hot: *mut Hot, here: u64) -> *mut Track {
             if track.is_null() {
                 return track;
             }
+            TAKEN.fetch_add(1, Relaxed);
             place.store(track, Release);
         }
         let (high, room) = (reach::anchor(), thread_stacks::room_below(here));

@@ -110,10 +110,11 @@ impl Loaded {
         })?;
         l.own = l.holds(thunk::begin_of_all());
         let file = l.file();
-        l.loader = file.starts_with(b"ld") && l.tables().is_some_and(|d| {
-            // SAFETY: loaded, as the loader's lock is held.
-            unsafe { d.default(b"_rtld_global") }.is_some()
-        });
+        l.loader = file.starts_with(b"ld")
+            && l.tables().is_some_and(|d| {
+                // SAFETY: loaded, as the loader's lock is held.
+                unsafe { d.default(b"_rtld_global") }.is_some()
+            });
         l.rules = rules::of_object(file);
         Some(l)
     }
@@ -160,6 +161,11 @@ impl Loaded {
 }
 
 impl Objects {
+    /// Private memory that both lists fill, in bytes.
+    pub fn private(&self) -> usize {
+        2 * (self.count * size_of::<Loaded>() + 4096)
+    }
+
     pub fn all(&self) -> &[Loaded] {
         self.all.get(..self.count).unwrap_or(&[])
     }

@@ -13,7 +13,7 @@
 
 use super::objects::{Loaded, Objects, State};
 use super::{rules, thunk};
-use crate::elf::Dynamic;
+use crate::elf::{Dynamic, Relocation};
 use crate::phases::names::name_of_parts;
 use crate::sys::{self, sys};
 use crate::unwind::modules;
@@ -37,6 +37,13 @@ static REFUSED: AtomicBool = AtomicBool::new(false);
 /// Whether pages could not be made writable.
 pub fn was_refused() -> bool {
     REFUSED.load(Relaxed)
+}
+
+/// Private memory taken, in bytes, as far as it is used.
+pub fn private() -> usize {
+    let objects = OBJECTS.load(Acquire);
+    // SAFETY: null or the tables, of which a number is read.
+    if objects.is_null() { 0 } else { unsafe { (*objects).private() } }
 }
 
 /// The first time, while one thread exists.
@@ -132,6 +139,8 @@ fn exclusively(work: impl FnOnce(&mut Objects)) {
 const ADDRESS: u32 = 1;
 const GLOBAL: u32 = 6;
 const CALL: u32 = 7;
+/// The program has a library's variable in its own memory, as it was when the library had been relocated: its pointers too.
+const COPY: u32 = 5;
 
 /// What came of a pointer.
 enum Found {
@@ -145,68 +154,37 @@ enum Found {
     Thunk(u64, bool),
 }
 
+/// The pointers of one object on their way to be replaced.
+struct Scan<'a> {
+    objects: &'a Objects,
+    object: &'a Loaded,
+    pages: Pages,
+    state: State,
+}
+
 impl Objects {
     /// Replaces the pointers of one object.
-    fn scan(&self, o: &Loaded) -> State {
-        let Some(tables) = o.tables() else { return State::Done };
-        let mut pages = Pages { sealed: o.sealed, opened: false, seen: [0; 2] };
-        let mut state = State::Done;
+    fn scan(&self, object: &Loaded) -> State {
+        let Some(tables) = object.tables() else { return State::Done };
+        let pages = Pages { sealed: object.sealed, opened: false, seen: [0; 2] };
+        let mut scan = Scan { objects: self, object, pages, state: State::Done };
         // SAFETY: loaded, as the loader's lock is held.
         for r in unsafe { tables.relocations() } {
-            let plain = matches!(r.kind(), GLOBAL | CALL) || r.kind() == ADDRESS && r.addend == 0;
-            if !plain || r.symbol() == 0 {
+            let at = object.bias.wrapping_add(r.offset);
+            if r.symbol() == 0 {
                 continue;
             }
-            // SAFETY: a symbol's number in a table of the object's.
-            let name = unsafe { tables.name(r.symbol()) };
-            let wanted = rules::of_function(name);
-            let slot = o.bias.wrapping_add(r.offset);
-            if wanted == 0 || slot & 7 != 0 || !o.holds(slot) {
-                continue;
-            }
-            // SAFETY: a word that the loader fills; aligned.
-            let slot = unsafe { &*(slot as *const AtomicU64) };
-            let was = slot.load(Relaxed);
-            // SAFETY: as above.
-            let weak = unsafe { tables.is_weak(r.symbol()) };
-            match self.pointer(o, &tables, was, name, wanted, r.kind() == CALL, weak) {
-                Found::Nothing => {}
-                Found::Early => state = State::Early,
-                Found::Unbound if state == State::Done => state = State::Unbound,
-                Found::Unbound => {}
-                Found::Thunk(thunk, stub) => match pages.open(slot as *const _ as u64) {
-                    Open::Yes => {
-                        let _ = slot.compare_exchange(was, thunk, AcqRel, Relaxed);
-                        if stub && state == State::Done {
-                            state = State::Unbound;
-                        }
-                    }
-                    Open::Later => state = State::Early,
-                    Open::No => {}
-                },
+            match r.kind() {
+                // SAFETY: a symbol's number in a table of the object's.
+                COPY => unsafe { scan.copy(at, tables.name(r.symbol()), tables.size(r.symbol())) },
+                GLOBAL | CALL => scan.pointer(at, r, &tables),
+                ADDRESS if r.addend == 0 => scan.pointer(at, r, &tables),
+                _ => {}
             }
         }
-        pages.close();
-        state
+        scan.pages.close();
+        scan.state
     }
-
-    #[allow(clippy::too_many_arguments)]
-    fn pointer(&self, o: &Loaded, tables: &Dynamic, at: u64, name: &[u8], wanted: u64, call: bool, weak: bool) -> Found {
-        if thunk::is_one(at) {
-            return Found::Nothing;
-        }
-        // What stands in the file is an address without the place where the object lies, or nothing.
-        if at == 0 || o.bias != 0 && at < o.bias && !self.all().iter().any(|o| o.holds(at)) {
-            return if weak { Found::Nothing } else { Found::Early };
-        }
-        // SAFETY: loaded, as the loader's lock is held.
-        let is_here = || unsafe { tables.function(name, Some(at)) }.is_some();
-        if call && o.has_code(at) && !is_here() {
-            return self.unbound(at, name, wanted);
-        }
-        self.of(at, name, wanted, None).map_or(Found::Nothing, |thunk| Found::Thunk(thunk, false))
-    }
-
     /// The thunk for the function `name` at `at`, where rules are for it. With `stub`, that is called in its place.
     fn of(&self, at: u64, name: &[u8], wanted: u64, stub: Option<u64>) -> Option<u64> {
         let holder = self.holder(at).filter(|h| h.has_code(at))?;
@@ -247,6 +225,79 @@ impl Objects {
     }
 }
 
+impl Scan<'_> {
+    /// Replaces the pointer at `at`, which a relocation of the object whose tables these are makes.
+    fn pointer(&mut self, at: u64, r: &Relocation, tables: &Dynamic) {
+        // SAFETY: a symbol's number in a table of a loaded object.
+        let (name, weak) = unsafe { (tables.name(r.symbol()), tables.is_weak(r.symbol())) };
+        let wanted = rules::of_function(name);
+        if wanted == 0 || at & 7 != 0 || !self.object.holds(at) {
+            return;
+        }
+        // SAFETY: a word that the loader fills; aligned.
+        let slot = unsafe { &*(at as *const AtomicU64) };
+        let was = slot.load(Relaxed);
+        let here = self.object.has_code(was) && r.kind() == CALL;
+        // SAFETY: as above.
+        let found = if thunk::is_one(was) {
+            Found::Nothing
+        } else if self.is_raw(was) {
+            if weak { Found::Nothing } else { Found::Early }
+        } else if here && unsafe { tables.function(name, Some(was)) }.is_none() {
+            self.objects.unbound(was, name, wanted)
+        } else {
+            self.objects.of(was, name, wanted, None).map_or(Found::Nothing, |thunk| Found::Thunk(thunk, false))
+        };
+        match found {
+            Found::Nothing => {}
+            Found::Early => self.state = State::Early,
+            Found::Unbound => self.wait(),
+            Found::Thunk(thunk, stub) => match self.pages.open(at) {
+                Open::Yes => {
+                    let _ = slot.compare_exchange(was, thunk, AcqRel, Relaxed);
+                    if stub {
+                        self.wait();
+                    }
+                }
+                Open::Later => self.state = State::Early,
+                Open::No => {}
+            },
+        }
+    }
+
+    fn wait(&mut self) {
+        if self.state == State::Done {
+            self.state = State::Unbound;
+        }
+    }
+
+    /// What stands in the file is an address without the place where the object lies, or nothing.
+    fn is_raw(&self, at: u64) -> bool {
+        let bias = self.object.bias;
+        at == 0 || bias != 0 && at < bias && self.objects.holder(at).is_none()
+    }
+
+    /// Replaces the pointers in the program's copy, at `to`, of a library's variable.
+    fn copy(&mut self, to: u64, name: &[u8], size: u64) {
+        let program = self.object.bias;
+        let libraries = self.objects.all().iter().filter(|o| o.bias != program && !o.own && !o.loader);
+        let mut all = libraries.filter_map(|o| {
+            let tables = o.tables()?;
+            // SAFETY: loaded, as the loader's lock is held.
+            let from = unsafe { tables.default(name) }?.at;
+            Some((o, tables, from))
+        });
+        let Some((library, tables, from)) = all.next() else { return };
+        // SAFETY: as above.
+        for r in unsafe { tables.relocations() } {
+            let inside = library.bias.wrapping_add(r.offset).wrapping_sub(from);
+            if r.kind() == ADDRESS && r.addend == 0 && r.symbol() != 0 && inside < size {
+                self.pointer(to + inside, r, &tables);
+            }
+        }
+    }
+}
+
 /// Whether a page may be written now.
 #[derive(PartialEq, Eq)]
 enum Open {
@@ -270,15 +321,19 @@ impl Pages {
         if !(from..to).contains(&at) {
             let page = at | 4095;
             if self.seen != [page, 1] && self.seen != [page, 0] {
-                self.seen = [page, is_writable(at) as u64];
+                self.seen = [page, (is_writable(at) == Some(true)) as u64];
             }
             return if self.seen == [page, 1] { Open::Yes } else { Open::No };
         }
         if self.opened {
             return Open::Yes;
         }
-        if is_writable(at) {
-            return if BEGUN.load(Relaxed) { Open::Later } else { Open::Yes };
+        match (is_writable(at), BEGUN.load(Relaxed)) {
+            (Some(true), true) => return Open::Later,
+            (Some(true), false) => return Open::Yes,
+            // Not to be told: it could be at work there.
+            (None, true) => return Open::No,
+            _ => {}
         }
         // SAFETY: pages of a loaded object that were made read-only, under the loader's lock.
         self.opened = unsafe { sys!(libc::SYS_mprotect, from, to - from, libc::PROT_READ | libc::PROT_WRITE) } == 0;
@@ -298,12 +353,17 @@ impl Pages {
     }
 }
 
-/// Whether a word can be written, without writing it: the kernel is asked to set no bit in it.
-fn is_writable(at: u64) -> bool {
+/// Whether a word can be written, without writing it: the kernel is asked to set no bit in it. None: it does not do that here.
+fn is_writable(at: u64) -> Option<bool> {
     const WAKE_OP: i32 = 5;
     /// "Or 0", and then: is it equal to a number that no half of an address is?
     const OR_NOTHING: u32 = 2 << 28 | 0x7ff;
     let word = 0u32;
     // SAFETY: nobody waits on either word; the other one is changed to what it is.
-    unsafe { sys!(libc::SYS_futex, &raw const word, WAKE_OP | libc::FUTEX_PRIVATE_FLAG, 0, 0, at & !3, OR_NOTHING) >= 0 }
+    let done = unsafe { sys!(libc::SYS_futex, &raw const word, WAKE_OP | libc::FUTEX_PRIVATE_FLAG, 0, 0, at & !3, OR_NOTHING) };
+    match done {
+        0.. => Some(true),
+        _ if done == -libc::EFAULT as i64 => Some(false),
+        _ => None,
+    }
 }

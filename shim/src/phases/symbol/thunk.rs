@@ -59,9 +59,8 @@ pub struct Thunk {
     pub rules: AtomicU64,
 }
 
-static THUNKS: [Thunk; MOST] = [const {
-    Thunk { target: AtomicU64::new(0), name: AtomicU32::new(0), stub: AtomicU32::new(0), rules: AtomicU64::new(0) }
-}; MOST];
+static THUNKS: [Thunk; MOST] =
+    [const { Thunk { target: AtomicU64::new(0), name: AtomicU32::new(0), stub: AtomicU32::new(0), rules: AtomicU64::new(0) } }; MOST];
 static USED: AtomicU32 = AtomicU32::new(0);
 /// More functions fit the rules.
 static FULL: AtomicU32 = AtomicU32::new(0);
@@ -222,6 +221,7 @@ unsafe extern "C" fn body() {
         ".cfi_remember_state",
         "leave",
         ".cfi_def_cfa rsp, 8",
+        ".cfi_restore rbp",
         "ret",
         ".cfi_restore_state",
         "2:",
@@ -281,6 +281,7 @@ unsafe extern "C" fn apart() {
         ".cfi_remember_state",
         "leave",
         ".cfi_def_cfa rsp, 8",
+        ".cfi_restore rbp",
         "ret",
         ".cfi_restore_state",
         "2:",
@@ -289,6 +290,7 @@ unsafe extern "C" fn apart() {
         "fxrstor64 [rsp]",
         "leave",
         ".cfi_def_cfa rsp, 8",
+        ".cfi_restore rbp",
         "ret",
         ".cfi_endproc",
         room = sym ROOM,
