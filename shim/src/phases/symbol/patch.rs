@@ -14,6 +14,7 @@
 use super::objects::{Loaded, Objects, State};
 use super::{rules, thunk};
 use crate::elf::{Dynamic, Relocation};
+use crate::hooks::heap::ready;
 use crate::phases::names::name_of_parts;
 use crate::sys::{self, sys};
 use crate::unwind::modules;
@@ -31,6 +32,8 @@ static STUBS: AtomicBool = AtomicBool::new(false);
 static BEGUN: AtomicBool = AtomicBool::new(false);
 /// Held, with the loader's lock, by who is at it.
 static BUSY: AtomicBool = AtomicBool::new(false);
+/// The loader's lock is not to be had any more.
+static LOST: AtomicBool = AtomicBool::new(false);
 /// Pages could not be made writable.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
@@ -55,9 +58,11 @@ pub fn first() {
     BEGUN.store(true, Relaxed);
 }
 
-/// A forked child has one thread.
+/// A forked child has one thread. If another one of its parent's was at it, nobody will ever give the loader's lock back.
 pub fn after_fork() {
-    BUSY.store(false, Relaxed);
+    if BUSY.swap(false, Relaxed) {
+        LOST.store(true, Relaxed);
+    }
 }
 
 fn has_changed() -> bool {
@@ -118,7 +123,14 @@ fn look(bound: bool) {
 /// Runs `work` under the loader's lock, with signals blocked: a handler must not jump out of it.
 fn exclusively(work: impl FnOnce(&mut Objects)) {
     let objects = OBJECTS.load(Acquire);
-    if objects.is_null() || !init::is_recording() && BEGUN.load(Relaxed) {
+    if BEGUN.load(Relaxed) {
+        // A forked child begins, if it has not yet.
+        ready();
+        if !init::is_recording() || LOST.load(Relaxed) {
+            return;
+        }
+    }
+    if objects.is_null() {
         return;
     }
     let signals = sys::block_signals();
@@ -185,6 +197,7 @@ impl Objects {
         scan.pages.close();
         scan.state
     }
+
     /// The thunk for the function `name` at `at`, where rules are for it. With `stub`, that is called in its place.
     fn of(&self, at: u64, name: &[u8], wanted: u64, stub: Option<u64>) -> Option<u64> {
         let holder = self.holder(at).filter(|h| h.has_code(at))?;
