@@ -31,7 +31,8 @@ fn made(source: &str, name: &str, flags: &[&str]) -> PathBuf {
 }
 
 fn libraries() {
-    made("part.c", "symbols_part.so", &["-shared", "-fPIC", "-Wl,-z,lazy"]);
+    let versions = format!("-Wl,--version-script={}", support::root().join("tests/programs/symbols/part.map").display());
+    made("part.c", "symbols_part.so", &["-shared", "-fPIC", "-Wl,-z,lazy", &versions]);
     made("plugin.c", "symbols_plugin.so", &["-shared", "-fPIC", "-Wl,-z,lazy", "-l:symbols_part.so"]);
     made("shapes.cc", "symbols_shapes.so", &["-shared", "-fPIC"]);
 }
@@ -113,6 +114,16 @@ fn functions_of_plugins_are_found_each_time_they_are_opened() {
         let plugin = support::out_dir().join("symbols_plugin.so");
         holds(&program, &["plugins", &plugin.to_string_lossy()], ALL, &format!("{test}/{way}"));
     }
+}
+
+#[test]
+fn libraries_come_and_go_beside_threads_and_forks() {
+    let test = "libraries_come_and_go_beside_threads_and_forks";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let plugin = support::out_dir().join("symbols_plugin.so");
+    holds(&program(WAYS[0].0, WAYS[0].1), &["storm", &plugin.to_string_lossy()], ALL, test);
 }
 
 #[test]
@@ -212,7 +223,7 @@ fn what_is_no_rule_is_said_with_what_would_be_one() {
         .output()
         .expect("memshim");
     let said = lossy(&out.stderr);
-    assert!(out.status.code() == Some(2) && said.contains("`dgemm_` is no rule: write object:function"), "{said}");
+    assert!(out.status.code() == Some(125) && said.contains("`dgemm_` is no rule: write object:function"), "{said}");
     let ran = run(&mut Command::new("true"), &dir, "dgemm_");
     let said = "memshim: MEMSHIM_PHASE_SYM=dgemm_ is not understood; give object:function, such as libblas.so*:dgemm_ or plugin.so:*, 64 rules at \
                 most. The default is used.\n";

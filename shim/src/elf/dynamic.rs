@@ -193,6 +193,16 @@ impl Dynamic {
         unsafe { self.look_up(name, fits).map(|s| self.place(&*s)) }
     }
 
+    /// Whether there is another function `name`, of another version, than `than`.
+    ///
+    /// # Safety
+    /// The object is loaded.
+    pub unsafe fn has_other(&self, name: &[u8], than: Function) -> bool {
+        let fits = |s: &Symbol, _| matches!(s.kind(), STT_NOTYPE | STT_FUNC | STT_GNU_IFUNC) && self.place(s).at != than.at;
+        // SAFETY: the caller's promise.
+        unsafe { self.look_up(name, fits) }.is_some()
+    }
+
     /// A symbol that is defined here, of that name, and that `fits` by itself and its version.
     unsafe fn look_up(&self, name: &[u8], fits: impl Fn(&Symbol, u16) -> bool) -> Option<*const Symbol> {
         // SAFETY: i is an index that the object's hash table holds.

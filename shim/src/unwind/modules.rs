@@ -10,7 +10,7 @@
 mod chain;
 mod image;
 
-pub use chain::{Object as Listed, counted as are_counted, counters, settle, visit as each_listed};
+pub use chain::{Object as Listed, counted as are_counted, counters, may_be_locked, settle, visit as each_listed};
 pub use image::{Module, each_header};
 
 use super::eh_frame::Tables;

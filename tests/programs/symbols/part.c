@@ -59,6 +59,11 @@ int spawns(const char *path) {
 }
 void never_called(void) {}
 int same_name(int n) { return n + 1; }
+/* Two versions of one name, as the C library has them. */
+__asm__(".symver renewed_old,renewed@ONE");
+__asm__(".symver renewed_new,renewed@@TWO");
+int renewed_old(int n) { return n - 1000; }
+int renewed_new(int n) { return n + 1; }
 function table[2] = {down, up};
 function address_of_down(void) { return down; }
 

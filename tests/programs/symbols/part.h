@@ -25,6 +25,7 @@ void exits_thread(void);
 int forks(void);
 int spawns(const char *path);
 void never_called(void);
+int renewed(int n);
 typedef int (*function)(int);
 function address_of_down(void);
 /* With 32 and 64 bytes a vector: whether the processor has them, and what they give. */

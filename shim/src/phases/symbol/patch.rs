@@ -6,8 +6,9 @@
 //!
 //! - *Pages that the loader has made read-only* are made writable for the moment, under its lock, and never executable. While it has not made
 //!   them so it is still at work there, in another thread; such an object waits for the next time. (Before the program starts nobody is.)
-//! - *Calls that are bound when they are first made* hold a stub's address until then. If one loaded object alone defines the function, the
-//!   loader can only come to that one, and so do we. Else the thunk calls the stub, and what the loader wrote is seen after the call.
+//! - *Calls that are bound when they are first made* hold a stub's address until then. If one loaded object alone defines the function, and
+//!   in one version, the loader can only come to that one, and so do we. Else (`pthread_cond_init` of old is another function) the thunk calls the
+//!   stub, and what the loader wrote is seen after the call.
 //! - *Objects come and go.* No place is remembered: the lists are read anew when the loader's counters change. Nothing is unmapped while its lock
 //!   is held. That is taken at `dlsym`, when a thread is made, and when a function is called that is a phase already; not in hooks of memory.
 
@@ -58,9 +59,10 @@ pub fn first() {
     BEGUN.store(true, Relaxed);
 }
 
-/// A forked child has one thread. If another one of its parent's was at it, nobody will ever give the loader's lock back.
+/// A forked child has one thread. If another one of its parent's had the loader's lock, nobody will ever give it back.
 pub fn after_fork() {
-    if BUSY.swap(false, Relaxed) {
+    BUSY.store(false, Relaxed);
+    if BEGUN.load(Relaxed) && modules::may_be_locked() {
         LOST.store(true, Relaxed);
     }
 }
@@ -98,6 +100,9 @@ pub fn replaced(at: u64, name: &[u8]) -> u64 {
     let mut thunk = None;
     if wanted != 0 {
         exclusively(|objects| thunk = objects.of(at, name, wanted, None));
+    }
+    if LOST.load(Relaxed) {
+        thunk = thunk::of_function(at);
     }
     thunk.unwrap_or(at)
 }
@@ -224,8 +229,10 @@ impl Objects {
     fn unbound(&self, stub: u64, name: &[u8], wanted: u64) -> Found {
         let mut all = self.all().iter().filter_map(|o| Some((o, o.function(name, None)?)));
         let Some((first, function)) = all.next() else { return Found::Unbound };
-        let alone = all.next().is_none();
-        if alone && !function.chosen || first.own {
+        // SAFETY: loaded, as the loader's lock is held.
+        let versions = first.tables().is_some_and(|t| unsafe { t.has_other(name, function) });
+        let certain = all.next().is_none() && !function.chosen && !versions;
+        if certain || first.own {
             return self.of(function.at, name, wanted, None).map_or(Found::Nothing, |thunk| Found::Thunk(thunk, false));
         }
         match self.of(function.at, name, wanted, Some(stub)) {

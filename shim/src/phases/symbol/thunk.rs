@@ -86,6 +86,13 @@ pub fn is_stub(target: u64) -> bool {
     THUNKS.iter().take(used).any(|t| t.stub.load(Relaxed) != 0 && t.target.load(Relaxed) == target)
 }
 
+/// The thunk that a function has already.
+pub fn of_function(target: u64) -> Option<u64> {
+    let used = USED.load(Acquire) as usize;
+    let is = |t: &Thunk| t.stub.load(Relaxed) == 0 && t.target.load(Relaxed) == target;
+    THUNKS.iter().take(used).position(is).map(|number| begin_of_all() + (SIZE * number) as u64)
+}
+
 /// Whether there were more functions than thunks.
 pub fn are_used_up() -> bool {
     FULL.load(Relaxed) != 0

@@ -72,6 +72,10 @@ pub fn ask(place: u64) -> Option<Tables> {
     Some(tables)
 }
 
+/// Bytes of a mutex of glibc's, and where in it its kind stands.
+const MUTEX: usize = 40;
+const MUTEX_KIND: usize = 16;
+
 /// Finds the counters. While one thread exists.
 ///
 /// glibc's private `_rtld_global` begins with the list of the first namespace and the number of objects in it, in every version since
@@ -80,8 +84,6 @@ pub fn ask(place: u64) -> Option<Tables> {
 pub fn settle() {
     const NAMESPACES: usize = 1024;
     const END: usize = 4096;
-    const MUTEX: usize = 40;
-    const MUTEX_KIND: usize = 16;
     if let Some(found) = elf::find_from(elf::program(), b"_dl_find_object") {
         FIND.store(found.at.cast_mut(), Relaxed);
     }
@@ -106,6 +108,24 @@ pub fn settle() {
         HELD.store((found.at as usize + 8) as *mut u32, Relaxed);
         COUNTED.store(1, Release);
     }
+}
+
+/// Whether a lock of the loader's is held, where it can be told; else it may be. Asked by a thread that holds none, while there is no other.
+///
+/// In glibc they are the two or three recursive mutexes right in front of the counter.
+pub fn may_be_locked() -> bool {
+    let added = ADDED.load(Relaxed) as usize;
+    if !counted() {
+        return true;
+    }
+    (1..=3).any(|n| {
+        let at = (added - n * MUTEX) as *const u32;
+        // SAFETY: words of the loader's data, which is never unmapped.
+        unsafe {
+            let is_mutex = at.byte_add(MUTEX_KIND).read_volatile() & 3 == libc::PTHREAD_MUTEX_RECURSIVE as u32;
+            is_mutex && at.read_volatile() != 0
+        }
+    })
 }
 
 /// Copies `N` words from `at`; None where they cannot be read.
