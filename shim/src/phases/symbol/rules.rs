@@ -38,8 +38,8 @@ pub fn of_object(file: &[u8]) -> u64 {
 /// made.
 pub fn of_function(name: &[u8]) -> u64 {
     let mut room = [0; cxx::MOST];
-    let path = cxx::path(name, &mut room).unwrap_or(name);
-    bits(|_, function| glob(function, name) || path.len() != name.len() && glob(function, path))
+    let path = cxx::path(name, &mut room);
+    bits(|_, function| glob(function, name) || path.is_some_and(|path| glob(function, path)))
 }
 
 /// Functions of these rules were called.
