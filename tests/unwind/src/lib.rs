@@ -1,7 +1,7 @@
 //! The walker of native stacks, with a plain table of nodes, as C functions: `tests/programs/unwind_check.c` compares its stacks with
 //! libunwind's inside real programs. The modules are the shim's own files.
 #![cfg_attr(not(test), no_std)]
-#![allow(static_mut_refs, dead_code)]
+#![allow(static_mut_refs, dead_code, unused_imports)]
 #![allow(clippy::deref_addrof)]
 
 #[path = "../../../shim/src/elf.rs"]

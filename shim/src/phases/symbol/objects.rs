@@ -184,7 +184,8 @@ impl Objects {
         self.all().iter().find(|o| o.holds(at))
     }
 
-    /// Reads the list anew where it has changed. What was unloaded may have come again, at the same place: then all is to be done anew.
+    /// Reads the list anew where it has changed. What was unloaded may have come again, at the same place: then all is to be done anew but for
+    /// the objects that the program began with, which stay.
     pub fn refresh(&mut self) {
         let at @ [added, held] = modules::counters();
         if self.count > 0 && modules::are_counted() && at == self.at {
@@ -199,7 +200,7 @@ impl Objects {
         let all = &mut self.all;
         modules::each_listed(|o| {
             // Both lists are in the same order.
-            let old = known.get(at_old..).unwrap_or(&[]).iter().position(|l| l.is_same(&o)).filter(|_| stay);
+            let old = known.get(at_old..).unwrap_or(&[]).iter().position(|l| l.is_same(&o)).filter(|_| stay || o.stays);
             let now = match old {
                 Some(i) => {
                     at_old += i + 1;
