@@ -1,9 +1,13 @@
 //! The settings: `MEMSHIM_*` of the initial environment, read from the stack the kernel laid out, so that a program that clears or
-//! replaces its environment does not matter and no libc state is touched. Kept in memory for forked children.
+//! replaces its environment does not matter and no libc state is touched; then those of the file that `MEMSHIM_CONFIG` names, where the
+//! environment has none ([`file`]). Kept in memory for forked children.
+
+mod file;
 
 use crate::elf::weak_symbol;
 use crate::text::Text;
 use core::ffi::{CStr, c_char};
+use memshim_format::settings::{FILE, Key, Keys};
 use memshim_format::value::{bytes, glob, globs, interval};
 
 /// Recording modes, as stored in a [`crate::lane::Hot`]. 0 is a lane not set up.
@@ -52,12 +56,13 @@ pub struct Config {
     pub out: [u8; 4096],
     pub rank: i64,
     pub job: *const c_char,
-    pub include: *const c_char,
-    pub exclude: *const c_char,
     pub argv: *const *const c_char,
     pub argc: usize,
-    /// A line for stderr about values that did not parse.
-    pub complaint: [u8; 512],
+    /// Lines for stderr about what could not be used.
+    pub complaints: [u8; 2048],
+    pub complained: usize,
+    /// Why the file of settings counts for nothing.
+    pub file_left_out: Option<&'static str>,
 }
 
 pub static mut CONFIG: Config = Config {
@@ -78,11 +83,11 @@ pub static mut CONFIG: Config = Config {
     out: [0; 4096],
     rank: -1,
     job: core::ptr::null(),
-    include: core::ptr::null(),
-    exclude: core::ptr::null(),
     argv: core::ptr::null(),
     argc: 0,
-    complaint: [0; 512],
+    complaints: [0; 2048],
+    complained: 0,
+    file_left_out: None,
 };
 
 /// Where the kernel put argc, argv, envp: glibc's loader keeps it; elsewhere it is found from `environ`, which still points there at the
@@ -113,7 +118,24 @@ fn initial_stack() -> *const usize {
 /// Variables that hold a rank, the first that is set counts.
 const RANKS: [&[u8]; 6] = [b"SLURM_PROCID", b"PMI_RANK", b"PMIX_RANK", b"OMPI_COMM_WORLD_RANK", b"MV2_COMM_WORLD_RANK", b"MPI_LOCALRANKID"];
 
-/// Reads the environment. One thread, once.
+/// Texts that are needed while settings are read.
+#[derive(Clone, Copy, Default)]
+struct Texts<'a> {
+    out: &'a [u8],
+    /// Globs with commas.
+    include: &'a [u8],
+    exclude: &'a [u8],
+}
+
+/// Who set something, for a line about it.
+#[derive(Clone, Copy)]
+enum From<'a> {
+    Variable,
+    /// The file's name, as it is given, and the line in it.
+    Line(&'a [u8], u32),
+}
+
+/// Reads the environment and the file that it names. One thread, once.
 pub fn read() {
     // SAFETY: the kernel's layout: argc, argv…, 0, envp…, 0; the loader keeps the pointer valid. One thread.
     unsafe {
@@ -126,13 +148,12 @@ pub fn read() {
         CONFIG.argv = base.add(1).cast();
         let mut env = base.add(CONFIG.argc + 2).cast::<*const c_char>();
         let mut rank_seen = RANKS.len();
-        let mut out: *const c_char = core::ptr::null();
+        let (mut texts, mut set, mut path) = (Texts::default(), Keys::default(), &b""[..]);
         while !(*env).is_null() {
             let entry = CStr::from_ptr(*env).to_bytes();
             if let Some(eq) = entry.iter().position(|c| *c == b'=') {
                 let (name, value) = entry.split_at(eq);
                 let value = value.get(1..).unwrap_or(b"");
-                let at = (*env).add(eq + 1);
                 if let Some(i) = RANKS.iter().position(|r| *r == name)
                     && i < rank_seen
                     && let Some(v) = number(value)
@@ -141,97 +162,143 @@ pub fn read() {
                     CONFIG.rank = v as i64;
                 }
                 match name {
-                    b"SLURM_JOB_ID" | b"PBS_JOBID" | b"LSB_JOBID" => CONFIG.job = at,
-                    b"CUDA_HOME" => CONFIG.cuda_home = at,
-                    b"CUDA_PATH" => CONFIG.cuda_path = at,
-                    b"PYTHONPATH" => CONFIG.python_path = at,
-                    b"MEMSHIM_OUT" => out = at,
-                    b"MEMSHIM_INCLUDE" | b"MEMSHIM_EXCLUDE" if !value.is_empty() && globs(value).next().is_none() => {
-                        complain(name, value, "names of programs, such as python*,solver")
+                    b"SLURM_JOB_ID" | b"PBS_JOBID" | b"LSB_JOBID" => CONFIG.job = (*env).add(eq + 1),
+                    b"CUDA_HOME" => CONFIG.cuda_home = (*env).add(eq + 1),
+                    b"CUDA_PATH" => CONFIG.cuda_path = (*env).add(eq + 1),
+                    b"PYTHONPATH" => CONFIG.python_path = (*env).add(eq + 1),
+                    _ if name == FILE.as_bytes() => path = value,
+                    // What is set to nothing is not set: job scripts hand variables on that way.
+                    _ if value.is_empty() => {}
+                    _ => {
+                        if let Some(key) = Key::of_variable(name) {
+                            set.add(key);
+                            setting(key, value, From::Variable, &mut texts);
+                        }
                     }
-                    b"MEMSHIM_INCLUDE" => CONFIG.include = at,
-                    b"MEMSHIM_EXCLUDE" => CONFIG.exclude = at,
-                    _ => setting(name, value),
                 }
             }
             env = env.add(1);
         }
+        let mut memory = file::Memory::default();
+        if !path.is_empty() {
+            file::read(path, set, &mut memory, &mut texts);
+        }
         CONFIG.asked = CONFIG.mode;
-        expand(if out.is_null() { b"" } else { CStr::from_ptr(out).to_bytes() });
+        let mut name = [0u8; 16];
+        let n = crate::proc::comm(name.as_mut_ptr(), name.len());
+        CONFIG.off |= !texts.want(name.get(..n).unwrap_or(b""));
+        expand(texts.out);
+        memory.give_back();
     }
 }
 
+impl Texts<'_> {
+    /// Whether a program of this name is to be recorded.
+    fn want(&self, name: &[u8]) -> bool {
+        let listed = |list| globs(list).any(|g| glob(g, name));
+        (self.include.is_empty() || listed(self.include)) && !listed(self.exclude)
+    }
+}
+
+/// Takes a value that is not empty.
+///
 /// # Safety
 /// One thread.
-unsafe fn setting(name: &[u8], value: &[u8]) {
+unsafe fn setting<'a>(key: Key, value: &'a [u8], from: From, texts: &mut Texts<'a>) {
     // SAFETY: the caller's promise.
     let c = unsafe { &mut CONFIG };
-    let good = match name {
-        b"MEMSHIM_MODE" => match value {
+    let good = match key {
+        Key::Out => set(&mut texts.out, value),
+        Key::Include | Key::Exclude if globs(value).next().is_none() => Err("names of programs, such as python*,solver"),
+        Key::Include => set(&mut texts.include, value),
+        Key::Exclude => set(&mut texts.exclude, value),
+        Key::Mode => match value {
             b"fast" => set(&mut c.mode, FAST),
             b"full" => set(&mut c.mode, FULL),
             b"off" => set(&mut c.off, true),
             _ => Err("fast, full or off"),
         },
-        b"MEMSHIM_GPU_TIMING" => match value {
+        Key::GpuTiming => match value {
             b"events" => set(&mut c.gpu, GPU_EVENTS),
             b"wall" => set(&mut c.gpu, GPU_WALL),
             b"off" => set(&mut c.gpu, GPU_OFF),
             b"cupti" => set(&mut c.gpu, GPU_CUPTI),
             _ => Err("events, cupti, wall or off"),
         },
-        b"MEMSHIM_STACKS" => match value {
+        Key::Stacks => match value {
             b"off" => set(&mut c.stacks, 0),
             b"native" => set(&mut c.stacks, NATIVE),
             b"python" => set(&mut c.stacks, PYTHON),
             b"mixed" => set(&mut c.stacks, NATIVE | PYTHON),
             _ => Err("off, native, python or mixed"),
         },
-        b"MEMSHIM_PYTHON_ALLOC" => match value {
+        Key::PythonAlloc => match value {
             b"1" => set(&mut c.python_alloc, true),
-            b"0" | b"" => set(&mut c.python_alloc, false),
+            b"0" => set(&mut c.python_alloc, false),
             _ => Err("1 or 0"),
         },
-        b"MEMSHIM_CHILDREN" => match value {
+        Key::Children => match value {
             b"follow" => set(&mut c.follow, true),
             b"skip" => set(&mut c.follow, false),
             _ => Err("follow or skip"),
         },
         // SAFETY: the caller's promise.
-        b"MEMSHIM_PHASE_PY" => unsafe { crate::phases::python::take(value) },
+        Key::PhasePy => unsafe { crate::phases::python::take(value) },
         // SAFETY: the caller's promise.
-        b"MEMSHIM_PHASE_SYM" => unsafe { crate::phases::symbol::take(value) },
-        b"MEMSHIM_INTERVAL" => interval(value).map_or(Err("a time from 1ms to 1h, such as 100ms"), |v| set(&mut c.interval_ns, v)),
-        b"MEMSHIM_BIG" => bytes(value).map_or(Err("a size such as 64KiB"), |v| set(&mut c.big, v.max(1) as usize)),
-        b"MEMSHIM_SAMPLE" => match bytes(value) {
+        Key::PhaseSym => unsafe { crate::phases::symbol::take(value) },
+        Key::Interval => interval(value).map_or(Err("a time from 1ms to 1h, such as 100ms"), |v| set(&mut c.interval_ns, v)),
+        Key::Big => bytes(value).map_or(Err("a size such as 64KiB"), |v| set(&mut c.big, v.max(1) as usize)),
+        Key::Sample => match bytes(value) {
             None | Some(0) => Err("a size of 1 or more, such as 512KiB"),
             Some(v) => set(&mut c.sample, v as usize),
         },
-        b"MEMSHIM_MAX" => match bytes(value) {
+        Key::Max => match bytes(value) {
             None | Some(0) => Err("a size of 1 or more, such as 2GiB"),
             Some(v) => set(&mut c.max, v),
         },
-        _ => Ok(()),
+        Key::PhaseOn | Key::Compiles | Key::Artifacts => Ok(()),
     };
-    // What is set to nothing is not set: job scripts hand variables on that way.
-    if value.is_empty() {
-        return;
-    }
     if let Err(form) = good {
-        // SAFETY: the caller's promise.
-        unsafe { complain(name, value, form) };
+        complain(|t| {
+            match from {
+                From::Variable => t.str(key.variable()).str("="),
+                From::Line(path, line) => place(t, path, line).str(key.name()).str(" = "),
+            };
+            t.bytes(short(value)).str(" is not understood; give ").str(form).str(". The default is used.");
+        });
     }
 }
 
-/// A line about a value that can't be used, to be said once stderr is known.
-///
-/// # Safety
-/// One thread.
-unsafe fn complain(name: &[u8], value: &[u8], form: &str) {
-    // SAFETY: the caller's promise.
-    let mut t = Text::over(unsafe { &mut *(&raw mut CONFIG.complaint) });
-    t.bytes(b"memshim: ").bytes(name).bytes(b"=").bytes(value.get(..value.len().min(80)).unwrap_or(b""));
-    t.bytes(b" is not understood; give ").bytes(form.as_bytes()).bytes(b". The default is used.\n");
+/// The file and the line that something is said of.
+fn place<'a>(t: &'a mut Text, path: &[u8], line: u32) -> &'a mut Text {
+    t.str(FILE).str("=").bytes(path).str(", line ").num(line as u64).str(": ")
+}
+
+/// As much of a text as is told.
+fn short(text: &[u8]) -> &[u8] {
+    text.get(..text.len().min(80)).unwrap_or(text)
+}
+
+/// A line about what can't be used, to be said once stderr is known; one for which there is no room is left out. One thread.
+fn complain(say: impl FnOnce(&mut Text)) {
+    // SAFETY: one thread.
+    let c = unsafe { &mut *(&raw mut CONFIG) };
+    let Some(room) = c.complaints.get_mut(c.complained..) else { return };
+    let len = room.len();
+    let mut t = Text::over(room);
+    t.str("memshim: ");
+    say(&mut t);
+    t.str("\n");
+    if t.len() < len {
+        c.complained += t.len();
+    }
+}
+
+/// The lines about what could not be used.
+pub fn complaints() -> &'static [u8] {
+    // SAFETY: written at the start only.
+    let c = unsafe { &*(&raw const CONFIG) };
+    c.complaints.get(..c.complained).unwrap_or(b"")
 }
 
 fn set<T>(place: &mut T, v: T) -> Result<(), &'static str> {
@@ -307,14 +374,4 @@ unsafe fn expand(pattern: &[u8]) {
     }
     t.bytes(b"\0");
     c.out = out;
-}
-
-/// Whether this program is to be recorded, by `MEMSHIM_INCLUDE` and `MEMSHIM_EXCLUDE` (comma-separated globs of program names).
-pub fn program_wanted(name: &[u8]) -> bool {
-    // SAFETY: zero-terminated values of the environment, read-only since the start.
-    unsafe {
-        let listed = |list: *const c_char| globs(CStr::from_ptr(list).to_bytes()).any(|g| glob(g, name));
-        (CONFIG.include.is_null() || *CONFIG.include == 0 || listed(CONFIG.include))
-            && (CONFIG.exclude.is_null() || *CONFIG.exclude == 0 || !listed(CONFIG.exclude))
-    }
 }

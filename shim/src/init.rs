@@ -127,9 +127,7 @@ unsafe fn begin() {
         thread_stacks::settle();
         wake_allocator();
         config::read();
-        let mut name = [0u8; 16];
-        let n = proc::comm(name.as_mut_ptr(), 16);
-        if CONFIG.off || !config::program_wanted(name.get(..n).unwrap_or(b"")) {
+        if CONFIG.off {
             PHASE.store(3, Release);
             return;
         }
@@ -151,9 +149,9 @@ unsafe fn begin() {
                     PHASE.store(3, Release);
                     return;
                 }
-                if CONFIG.complaint[0] != 0 {
-                    let c = &*(&raw const CONFIG.complaint);
-                    sink::complain(c.get(..c.iter().position(|b| *b == 0).unwrap_or(0)).unwrap_or(b""));
+                // Once a run: a build's thousand processes are told the same.
+                if SINK.first && SINK.exec == 0 {
+                    sink::complain(config::complaints());
                 }
                 sink::note_length();
                 take_old_spool_away();
@@ -351,6 +349,9 @@ unsafe fn start_recording() {
         (*h).glibc = real::GLIBC as u32;
         if !SPOOL.shared {
             lines::note(&["spool private: ", SPOOL.reason]);
+        }
+        if let Some(why) = CONFIG.file_left_out {
+            lines::note(&[memshim_format::settings::FILE, ": ", why]);
         }
         snapshot::open();
         snapshot::snap("start");

@@ -1,85 +1,81 @@
-//! `MEMSHIM_CONFIG`: a TOML file with the settings of `run` by the names of their variables, and the rules of phases.
+//! `MEMSHIM_CONFIG`: a file with settings by the names of their variables in small letters, and the rules of phases.
 //!
 //! ```toml
 //! mode = "full"
 //! phase_on = ["^Step (\\d+)", "end:converged"]
 //! ```
-//! Flags go before variables, variables before the file.
+//! What its lines are is the format's matter ([`memshim_format::settings`]). The library reads the file itself, and says what in it cannot
+//! be used; here is what only `run` uses. Flags go before variables, variables before the file.
 
-use serde::Deserialize;
+use memshim_format::settings::{FILE, Item, Key, Value, items};
 use std::ffi::OsString;
-
-/// Settings that the shim reads, by the names of their variables in small letters.
-const SETTINGS: [(&str, &str); 13] = [
-    ("mode", "MEMSHIM_MODE"),
-    ("interval", "MEMSHIM_INTERVAL"),
-    ("big", "MEMSHIM_BIG"),
-    ("sample", "MEMSHIM_SAMPLE"),
-    ("children", "MEMSHIM_CHILDREN"),
-    ("include", "MEMSHIM_INCLUDE"),
-    ("exclude", "MEMSHIM_EXCLUDE"),
-    ("max", "MEMSHIM_MAX"),
-    ("stacks", "MEMSHIM_STACKS"),
-    ("gpu_timing", "MEMSHIM_GPU_TIMING"),
-    ("phase_py", "MEMSHIM_PHASE_PY"),
-    ("phase_sym", "MEMSHIM_PHASE_SYM"),
-    ("python_alloc", "MEMSHIM_PYTHON_ALLOC"),
-];
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 /// See the module.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub struct Config {
+    /// The file that the variable names, by its full path.
+    pub path: Option<PathBuf>,
     pub phase_on: Vec<String>,
     pub compiles: bool,
-    pub artifacts: Vec<String>,
-    #[serde(flatten)]
-    rest: toml::Table,
+    pub artifacts: Vec<OsString>,
+    pub out: Option<PathBuf>,
+    /// The mode is `off`.
+    pub off: bool,
+    /// Settings of `run` that are of another kind than they should be, with what to give.
+    wrong: Vec<String>,
 }
 
 impl Config {
-    /// The file that the variable names. What is wrong with it is said; the program runs without it.
+    /// The file that the variable names; without one, or one that can't be read, nothing is set.
     pub fn read() -> Config {
-        let Some(path) = std::env::var_os("MEMSHIM_CONFIG").filter(|p| !p.is_empty()) else { return Config::default() };
-        let text = std::fs::read_to_string(&path).map_err(|e| e.to_string());
-        let config = text.and_then(|text| toml::from_str(&text).map_err(|e| e.to_string().trim_end().to_owned()));
-        let config: Config = config.unwrap_or_else(|why| {
-            eprintln!("memshim: MEMSHIM_CONFIG={}: {why}. The file is left out.", path.display());
-            Config::default()
-        });
-        for key in config.unknown() {
-            eprintln!("memshim: MEMSHIM_CONFIG={}: there is no setting `{key}`", path.display());
+        let Some(path) = std::env::var_os(FILE).filter(|p| !p.is_empty()).map(PathBuf::from) else { return Config::default() };
+        let config = Config::of(&std::fs::read(&path).unwrap_or_default());
+        for wrong in &config.wrong {
+            eprintln!("memshim: {FILE}={}, {wrong}. It is left out.", path.display());
+        }
+        Config { path: std::path::absolute(path).ok(), ..config }
+    }
+
+    fn of(text: &[u8]) -> Config {
+        let mut config = Config::default();
+        for item in items(text) {
+            let Item::Set { line, key, value } = item else { continue };
+            let good = match key {
+                Key::PhaseOn => texts(value).map(|all| config.phase_on = all.map(|t| t.to_string_lossy().into_owned()).collect()),
+                Key::Artifacts => texts(value).map(|all| config.artifacts = all.collect()),
+                Key::Compiles => match value {
+                    Value::Truth(yes) => Ok(config.compiles = yes),
+                    _ => Err("true or false"),
+                },
+                Key::Out => Ok(config.out = Some(text_of(value)).filter(|out| !out.is_empty()).map(PathBuf::from)),
+                Key::Mode => Ok(config.off = text_of(value) == "off"),
+                _ => Ok(()),
+            };
+            if let Err(form) = good {
+                config.wrong.push(format!(
+                    "line {line}: {} = {} is not understood; give {form}",
+                    key.name(),
+                    text_of(value).to_string_lossy()
+                ));
+            }
         }
         config
     }
-
-    fn unknown(&self) -> impl Iterator<Item = &str> {
-        self.rest.keys().map(String::as_str).filter(|k| SETTINGS.iter().all(|(name, _)| name != k))
-    }
-
-    /// The variables for the shim, with those that neither a flag nor the environment sets.
-    pub fn completed(&self, mut set: Vec<(&'static str, OsString)>) -> Vec<(&'static str, OsString)> {
-        for (name, variable) in SETTINGS {
-            let Some(value) = self.rest.get(name) else { continue };
-            if set.iter().all(|(k, _)| *k != variable) && std::env::var_os(variable).is_none_or(|v| v.is_empty()) {
-                set.push((variable, text_of(value).into()));
-            }
-        }
-        set
-    }
 }
 
-/// As a variable has it; lists are comma-separated there.
-fn text_of(value: &toml::Value) -> String {
-    match value {
-        toml::Value::String(s) => s.clone(),
-        toml::Value::Array(all) => all.iter().map(text_of).collect::<Vec<_>>().join(","),
-        toml::Value::Integer(n) => n.to_string(),
-        toml::Value::Float(n) => n.to_string(),
-        toml::Value::Boolean(b) => (*b as u8).to_string(),
-        // What the shim then says it does not understand.
-        toml::Value::Datetime(_) | toml::Value::Table(_) => format!("{value:?}"),
-    }
+/// The texts of a list, or one by itself.
+fn texts(value: Value) -> Result<impl Iterator<Item = OsString>, &'static str> {
+    let is_text = |v: Value| matches!(v, Value::Escaped(_) | Value::Plain(_));
+    if value.parts().all(is_text) { Ok(value.parts().map(text_of)) } else { Err("a list of texts between quotes") }
+}
+
+/// As a variable has it.
+fn text_of(value: Value) -> OsString {
+    let mut text = Vec::new();
+    value.write(|c| text.push(c));
+    OsString::from_vec(text)
 }
 
 #[cfg(test)]
@@ -87,16 +83,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_settings_and_rules() {
-        let c: Config = toml::from_str(
-            "mode = \"full\"\npython_alloc = true\nbig = 4096\nexclude = [\"git\", \"make\"]\nphase_on = ['^a\\d']\nmood = 1",
-        )
-        .unwrap();
-        assert_eq!(c.phase_on, ["^a\\d"]);
-        assert_eq!(c.unknown().collect::<Vec<_>>(), ["mood"]);
-        let set = c.completed(vec![("MEMSHIM_BIG", "1".into())]);
-        let set: Vec<String> = set.iter().map(|(k, v)| format!("{k}={}", v.display())).collect();
-        assert_eq!(set, ["MEMSHIM_BIG=1", "MEMSHIM_MODE=full", "MEMSHIM_EXCLUDE=git,make", "MEMSHIM_PYTHON_ALLOC=1"]);
-        assert!(toml::from_str::<Config>("phase_on = 3").is_err());
+    fn a_file_has_rules_and_what_else_run_uses() {
+        let c = Config::of(b"mode = 'off'\nout = 'a/'\nphase_on = ['^a\\d,']\ncompiles = true\nartifacts = 'x/**'\nmood = 1");
+        assert_eq!((c.phase_on, c.compiles, c.artifacts, c.off), (vec!["^a\\d,".to_owned()], true, vec!["x/**".into()], true));
+        assert_eq!((c.out, c.wrong.len()), (Some("a/".into()), 0));
+        let c = Config::of(b"phase_on = 3\n\ncompiles = 'yes'");
+        let want = [
+            "line 1: phase_on = 3 is not understood; give a list of texts between quotes",
+            "line 3: compiles = yes is not understood; give true or false",
+        ];
+        assert_eq!(c.wrong, want);
     }
 }

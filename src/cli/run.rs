@@ -11,6 +11,7 @@ use crate::launch::{job, preload};
 use crate::output::{shell, units::iec};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use memshim_format::settings::{FILE, Key};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ EXAMPLES
   memshim run --phase-sym 'lib*blas*.so*:*dgemm*' -- python r.py  each call of that library function a phase
   memshim run --phase-on '^(SCF|MP2|CCSD)' -- python calc.py     what it prints begins its phases
   memshim run --phase-on 'start:begin (\\w+)' --phase-on 'end:done (\\w+)' -- ./solver
+  MEMSHIM_CONFIG=memshim.toml memshim run -- python calc.py      settings and rules from a file
   memshim run --artifacts 'dump/**/*.mlir' -- python qpe.py      which files were written, when, in which phase
   JAX_LOG_COMPILES=1 memshim run --compiles -- python fit.py     which functions were compiled, how often, for what
 
@@ -148,8 +150,9 @@ impl Run {
     pub fn execute(self) -> anyhow::Result<u8> {
         let config = Config::read();
         let plan = Plan {
-            out: self.out_pattern(),
-            variables: config.completed(self.variables()),
+            out: self.out_pattern(&config),
+            variables: self.variables(&config),
+            off: self.is_off(&config),
             library: preload::find_library()?,
             watch: self.watch(&config),
             artifacts: self.artifacts(&config)?,
@@ -169,21 +172,31 @@ impl Run {
         }
     }
 
-    /// The flag, else the variable, else the default for this environment; in a folder, the default name.
-    fn out_pattern(&self) -> PathBuf {
-        let set = || std::env::var_os("MEMSHIM_OUT").filter(|v| !v.is_empty()).map(PathBuf::from);
+    /// The flag, else the variable, else the file's, else the default for this environment; in a folder, the default name.
+    fn out_pattern(&self, config: &Config) -> PathBuf {
+        let set = || variable(Key::Out).map(PathBuf::from);
         let name = pattern::default_pattern(&job::real_environment);
-        match self.out.clone().or_else(set) {
+        match self.out.clone().or_else(set).or_else(|| config.out.clone()) {
             Some(out) if out.is_dir() || out.as_os_str().as_bytes().ends_with(b"/") => out.join(name),
             Some(out) => out,
             None => name.into(),
         }
     }
 
+    /// Nothing is to be recorded.
+    fn is_off(&self, config: &Config) -> bool {
+        match (self.mode, variable(Key::Mode)) {
+            (Some(mode), _) => matches!(mode, Mode::Off),
+            (None, Some(set)) => set == "off",
+            (None, None) => config.off,
+        }
+    }
+
     /// What to look for in the output: rules of the flags, of the variable (a line each), of the file.
     fn watch(&self, config: &Config) -> Watch {
-        let variable = std::env::var("MEMSHIM_PHASE_ON").unwrap_or_default();
-        let of_variable = variable.lines().map(str::trim).filter(|l| !l.is_empty()).map(|l| ("MEMSHIM_PHASE_ON", l));
+        let set = variable(Key::PhaseOn).unwrap_or_default();
+        let set = set.to_string_lossy();
+        let of_variable = set.lines().map(str::trim).filter(|l| !l.is_empty()).map(|l| ("MEMSHIM_PHASE_ON", l));
         let of_file = config.phase_on.iter().map(|l| ("phase_on of MEMSHIM_CONFIG", l.as_str()));
         let mut rules = self.phase_on.clone();
         for (from, text) in of_variable.chain(of_file) {
@@ -192,41 +205,50 @@ impl Run {
                 Err(why) => eprintln!("memshim: {from}={text} is not understood: {why}. It is left out."),
             }
         }
-        Watch { rules: Rules(rules), compiles: self.compiles || config.compiles }
+        let compiles = variable(Key::Compiles).map_or(config.compiles, |set| set == "1");
+        Watch { rules: Rules(rules), compiles: self.compiles || compiles }
     }
 
     fn artifacts(&self, config: &Config) -> anyhow::Result<Vec<Glob>> {
         let here = std::env::current_dir()?;
-        let all = self.artifacts.iter().cloned().chain(config.artifacts.iter().map(OsString::from));
+        let set = variable(Key::Artifacts).unwrap_or_default();
+        let of_variable = set.as_bytes().split(|c| *c == b'\n').filter(|l| !l.is_empty()).map(|l| OsStr::from_bytes(l).to_owned());
+        let all = self.artifacts.iter().cloned().chain(of_variable).chain(config.artifacts.iter().cloned());
         all.map(|g| Glob::new(&g, &here).map_err(|e| anyhow::anyhow!("--artifacts {}: {e}", g.display()))).collect()
     }
 
-    /// Variables for the shim, in forms that need no unit table to read: bytes, and whole microseconds.
-    fn variables(&self) -> Vec<(&'static str, OsString)> {
-        let name = |v: &dyn Fn() -> Option<OsString>| v();
+    /// Variables for the shim, in forms that need no unit table to read: bytes, and whole microseconds. The file by its full path: what the
+    /// program starts elsewhere finds it too.
+    fn variables(&self, config: &Config) -> Vec<(&'static str, OsString)> {
         let number = |n: Option<u64>| n.map(|n| OsString::from(n.to_string()));
         let all = [
-            ("MEMSHIM_MODE", name(&|| self.mode.map(word))),
-            ("MEMSHIM_INTERVAL", self.interval.map(|n| OsString::from(format!("{}us", n / 1000)))),
-            ("MEMSHIM_BIG", number(self.big)),
-            ("MEMSHIM_SAMPLE", number(self.sample)),
-            ("MEMSHIM_CHILDREN", name(&|| self.children.map(word))),
-            ("MEMSHIM_INCLUDE", self.include.clone()),
-            ("MEMSHIM_EXCLUDE", self.exclude.clone()),
-            ("MEMSHIM_MAX", number(self.max)),
-            ("MEMSHIM_STACKS", self.stacks.map(word)),
-            ("MEMSHIM_GPU_TIMING", self.gpu_timing.map(word)),
-            ("MEMSHIM_PYTHON_ALLOC", self.python_alloc.then(|| "1".into())),
-            ("MEMSHIM_PHASE_PY", joined(&self.phase_py)),
-            ("MEMSHIM_PHASE_SYM", joined(&self.phase_sym)),
+            (Key::Mode, self.mode.map(word)),
+            (Key::Interval, self.interval.map(|n| OsString::from(format!("{}us", n / 1000)))),
+            (Key::Big, number(self.big)),
+            (Key::Sample, number(self.sample)),
+            (Key::Children, self.children.map(word)),
+            (Key::Include, self.include.clone()),
+            (Key::Exclude, self.exclude.clone()),
+            (Key::Max, number(self.max)),
+            (Key::Stacks, self.stacks.map(word)),
+            (Key::GpuTiming, self.gpu_timing.map(word)),
+            (Key::PythonAlloc, self.python_alloc.then(|| "1".into())),
+            (Key::PhasePy, joined(&self.phase_py)),
+            (Key::PhaseSym, joined(&self.phase_sym)),
         ];
-        all.into_iter().filter_map(|(k, v)| v.map(|v| (k, v))).collect()
+        let set = all.into_iter().filter_map(|(key, v)| v.map(|v| (key.variable(), v)));
+        set.chain(config.path.clone().map(|path| (FILE, path.into_os_string()))).collect()
     }
 }
 
 /// A flag that was given several times, as a list.
 fn joined(all: &[OsString]) -> Option<OsString> {
     (!all.is_empty()).then(|| all.join(OsStr::new(",")))
+}
+
+/// A variable that is set to something.
+fn variable(key: Key) -> Option<OsString> {
+    std::env::var_os(key.variable()).filter(|v| !v.is_empty())
 }
 
 fn word(v: impl ValueEnum) -> OsString {
@@ -291,20 +313,20 @@ mod tests {
 
     #[test]
     fn a_folder_gets_the_default_name() {
-        assert!(parse(&["-o", "new/", "x"]).out_pattern().starts_with("new/"));
-        assert_eq!(parse(&["-o", "/tmp", "x"]).out_pattern().parent().unwrap(), std::path::Path::new("/tmp"));
-        assert_eq!(parse(&["-o", "t.jsonl", "x"]).out_pattern(), PathBuf::from("t.jsonl"));
+        assert!(parse(&["-o", "new/", "x"]).out_pattern(&Config::default()).starts_with("new/"));
+        assert_eq!(parse(&["-o", "/tmp", "x"]).out_pattern(&Config::default()).parent().unwrap(), std::path::Path::new("/tmp"));
+        assert_eq!(parse(&["-o", "t.jsonl", "x"]).out_pattern(&Config::default()), PathBuf::from("t.jsonl"));
     }
 
     #[test]
     fn flags_become_the_variables_of_the_same_name() {
-        let rules = parse(&["--phase-py", "a:b,c:*", "--phase-py", "d:e", "--", "x"]).variables();
+        let rules = parse(&["--phase-py", "a:b,c:*", "--phase-py", "d:e", "--", "x"]).variables(&Config::default());
         assert_eq!(rules, [("MEMSHIM_PHASE_PY", OsString::from("a:b,c:*,d:e"))]);
-        let rules = parse(&["--phase-sym", "lib*.so*:f*,x:ns::g", "--phase-sym", "y:*", "--", "x"]).variables();
+        let rules = parse(&["--phase-sym", "lib*.so*:f*,x:ns::g", "--phase-sym", "y:*", "--", "x"]).variables(&Config::default());
         assert_eq!(rules, [("MEMSHIM_PHASE_SYM", OsString::from("lib*.so*:f*,x:ns::g,y:*"))]);
         assert!(Only::try_parse_from(["run", "--phase-sym", "dgemm_", "--", "x"]).is_err());
         let run = parse(&["--mode", "full", "--interval", "0.1s", "--big", "64KiB", "--children", "skip", "--python-alloc", "--", "x"]);
-        let v: Vec<_> = run.variables().into_iter().map(|(k, v)| format!("{k}={}", v.display())).collect();
+        let v: Vec<_> = run.variables(&Config::default()).into_iter().map(|(k, v)| format!("{k}={}", v.display())).collect();
         assert_eq!(
             v,
             ["MEMSHIM_MODE=full", "MEMSHIM_INTERVAL=100000us", "MEMSHIM_BIG=65536", "MEMSHIM_CHILDREN=skip", "MEMSHIM_PYTHON_ALLOC=1"]

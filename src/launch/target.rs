@@ -29,6 +29,8 @@ pub struct Plan {
     pub out: PathBuf,
     /// Further variables for the shim.
     pub variables: Vec<(&'static str, OsString)>,
+    /// The mode is off: there will be no trace.
+    pub off: bool,
     pub library: PathBuf,
     /// What of its output is looked for.
     pub watch: Watch,
@@ -226,7 +228,7 @@ fn why_no_trace(plan: &Plan, env: &[(OsString, OsString)]) -> String {
 
 /// Why there can be no trace of the target, as far as is known beforehand.
 fn why_unrecorded(plan: &Plan, env: &[(OsString, OsString)]) -> Option<String> {
-    if plan.variables.iter().any(|(k, v)| *k == "MEMSHIM_MODE" && v == "off") {
+    if plan.off {
         return Some("the mode is off".into());
     }
     let program = spawn::find_program(&plan.argv[0], env).map(|p| Program::look(&p));

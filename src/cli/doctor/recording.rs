@@ -83,8 +83,11 @@ fn trial(found: &mut Findings, folder: &Path, library: &Path, program: Option<&O
     }
     let trace = dir.join("trace.jsonl");
     let small = [Path::new("/bin/ls"), Path::new("/bin/true")].into_iter().find(|p| p.exists()).unwrap_or(Path::new("true"));
-    let ran =
-        small_program(small, library, &[("MEMSHIM_MODE", "full".as_ref()), ("MEMSHIM_OUT", &trace), ("MEMSHIM_INCLUDE", "".as_ref())]);
+    let ran = small_program(
+        small,
+        library,
+        &[("MEMSHIM_MODE", "full".as_ref()), ("MEMSHIM_OUT", &trace), ("MEMSHIM_INCLUDE", "".as_ref()), ("MEMSHIM_CONFIG", "".as_ref())],
+    );
     let seen = recorded(&trace);
     let name = small.display();
     let whole = ran.is_ok() && seen.is_some();

@@ -74,7 +74,8 @@ pub fn pythons(found: &mut Findings, folder: &Path, library: &Path, program: Opt
             .env("MEMSHIM_MODE", "fast")
             .env("MEMSHIM_OUT", &trace)
             .env("MEMSHIM_INCLUDE", "")
-            .env("MEMSHIM_EXCLUDE", "");
+            .env("MEMSHIM_EXCLUDE", "")
+            .env("MEMSHIM_CONFIG", "");
         let ran = ask(command).is_some();
         let frames = report(&trace).is_some_and(|r| r.runs.iter().flat_map(|r| &r.sites).any(|s| s.frames.iter().any(|f| f.python)));
         let what = format!("{} ({version})", file.display());
