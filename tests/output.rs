@@ -158,6 +158,7 @@ fn phases_of_lines_have_their_bytes() {
         .as_array()
         .unwrap()
         .iter()
+        .filter(|p| p["source"] != "process")
         .map(|p| {
             let path: Vec<&str> = p["path"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
             let n = |key: &str| p[key].as_i64().unwrap();

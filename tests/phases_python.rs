@@ -55,10 +55,10 @@ fn report(dir: &Path) -> Value {
     report["runs"][0].take()
 }
 
-/// A number of all phases by name, summed over where they stand; all of them have ended and are Python functions.
+/// A number of all phases but the process's own by name, summed over where they stand; all of them have ended and are Python functions.
 fn by_name(run: &Value, key: &str) -> BTreeMap<String, i64> {
     let mut all = BTreeMap::new();
-    for p in run["phases"].as_array().expect("phases") {
+    for p in run["phases"].as_array().expect("phases").iter().filter(|p| p["source"] != "process") {
         assert_eq!((&p["source"], &p["open"]), (&Value::from("python"), &Value::from(0)), "{p}");
         *all.entry(p["name"].as_str().expect("a name").to_owned()).or_default() += p[key].as_i64().expect("a number");
     }

@@ -56,6 +56,36 @@ fn a_process_and_what_it_starts_are_seen_as_the_kernel_sees_them() {
         assert!(screen.contains(words), "{words}: {screen}");
     }
     assert!(!screen.contains("EVENTS"), "{screen}");
+    // What is not seen from outside is not 0.
+    for run in runs {
+        for at in [
+            "/heap/peak_bytes",
+            "/heap/live_bytes",
+            "/heap/allocs",
+            "/heap/temporary_allocs",
+            "/heap/leaked_bytes",
+            "/heap/usable/peak_bytes",
+            "/maps/anon/peak_bytes",
+            "/maps/peak_bytes",
+            "/events/counted",
+            "/sites_total/live_at_peak_bytes",
+            "/threads_total",
+            "/rss/at_peak/heap",
+            "/rss/at_peak/maps_anon",
+            "/rss/at_peak/unaccounted",
+            "/samples/0/heap",
+            "/samples/0/maps",
+        ] {
+            assert_eq!(run.pointer(at), Some(&Value::Null), "{at}");
+        }
+        assert!(run["rss"]["at_peak"]["anon"].as_u64() > Some(0) && run["samples"][0]["rss"].as_u64() > Some(0));
+        for phase in run["phases"].as_array().unwrap() {
+            assert!(["heap_peak_bytes", "heap_persistent_bytes", "map_peak_bytes"].iter().all(|key| phase[*key].is_null()), "{phase}");
+        }
+    }
+    assert!(!screen.contains(" 0 B") && screen.contains("private") && !screen.contains("unaccounted"), "{screen}");
+    let line = screen.lines().find(|l| l.contains(&format!("{pid} "))).unwrap();
+    assert!(line.contains(" – "), "no heap in the list of processes: {line}");
 }
 
 #[test]

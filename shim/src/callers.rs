@@ -15,6 +15,7 @@ mod nodes;
 use crate::config::{CONFIG, NATIVE, PYTHON};
 use crate::lane::{Hot, push_of_stacks};
 use crate::phases::symbol;
+use crate::phases::process::script;
 use crate::python::Python;
 use crate::sys::{self, sys};
 use crate::unwind::reach::{self, Reach};
@@ -235,9 +236,11 @@ unsafe fn python(hot: *mut Hot, w: *mut Walker) -> u32 {
                     if !*torn && !push_of_stacks(hot, [start(op::PYNODE, 0, n as u64), parent as u64, said]) {
                         *torn = true;
                     }
+                    script::frame(parent, code, n);
                 })
             },
             &mut |d| {
+                script::code(d);
                 if !*torn && !definitions::push(hot, d) {
                     *torn = true;
                 }

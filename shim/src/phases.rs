@@ -1,5 +1,5 @@
 //! Phases as the process itself tells of them: edges (a begin, an end, a mark) go through the calling thread's ring, so that each has its
-//! exact place among the thread's heap events. Who tells: [`nvtx`], rules for functions, and the program by [`api`].
+//! exact place among the thread's heap events. Who tells: [`nvtx`], rules for functions, the program by [`api`], and what it does as a [`process`].
 //!
 //! An edge costs about a microsecond: the clock, the process's CPU time and usage, the live bytes of all lanes. The layers of memory as the
 //! kernel sees them come with it as long as that takes less than 1 % of the time (see [`layers`]). Not for: what a phase needed, which is
@@ -8,6 +8,7 @@
 mod api;
 mod names;
 mod nvtx;
+pub mod process;
 pub mod python;
 mod rules;
 pub mod symbol;
@@ -122,6 +123,7 @@ pub fn forget() {
     TOLD.store(0, Relaxed);
     LEFT_OUT.store(0, Relaxed);
     SPENT.store(0, Relaxed);
+    process::forget();
 }
 
 fn since_start() -> u64 {
@@ -154,7 +156,7 @@ fn may_look() -> bool {
     SPENT.load(Relaxed) < 20_000_000 + since_start() / 100
 }
 
-unsafe fn tell(hot: *mut Hot, what: u64, source: Source, name: u32, range: u64) {
+unsafe fn tell(hot: *mut Hot, edge_is: u64, source: Source, name: u32, range: u64) {
     // SAFETY: the caller's hot.
     unsafe {
         if (*hot).mode == COUNT {
@@ -167,10 +169,10 @@ unsafe fn tell(hot: *mut Hot, what: u64, source: Source, name: u32, range: u64) 
             let t = sys::now();
             let look = may_look();
             let usage = if look { usage() } else { [0; 3] };
-            let start = start(op::PHASE, edge(what, source, look), name as u64);
+            let start = start(op::PHASE, edge(edge_is, source, look), name as u64);
             push(hot, [start, t, range & ARG_WORD, live(), usage[0], usage[1], usage[2]]);
             if look {
-                if what != memshim_format::phase::what::MARK {
+                if edge_is != what::MARK || matches!(source, Source::Process) {
                     layers(t);
                 }
                 SPENT.fetch_add(sys::now() - t, Relaxed);

@@ -2,6 +2,7 @@
 //!
 //! Pure over a run's answers, after the job has been put together. Small programs get none: below [`WORTH`] nobody acts.
 
+use super::phases::is_of_process;
 use super::report::{Advice, Phase, Run};
 use crate::figures::{count, iec, percent};
 use crate::model::units::Bytes;
@@ -38,7 +39,7 @@ pub fn advice(run: &Run) -> Vec<Advice> {
 fn hot_phases(run: &Run) -> impl Iterator<Item = Advice> {
     let mut hot: Vec<&Phase> = told(run).filter(|p| own_s(p) > run.wall_s * HOT_PHASE && run.wall_s > LONG_S).collect();
     hot.sort_by(|a, b| b.self_wall_s.total_cmp(&a.self_wall_s));
-    if run.phases.len() < 2 {
+    if told(run).count() < 2 {
         hot.clear();
     }
     hot.into_iter().take(HOT_PHASES).map(|p| {
@@ -62,9 +63,9 @@ fn own_s(p: &Phase) -> f64 {
     p.self_wall_s.min((p.end_s - p.begin_s).max(0.0))
 }
 
-/// Phases that somebody told of: what the curve was cut into explains nothing.
+/// Phases that somebody told of: what the curve was cut into explains nothing, and of how a process begins and ends there is little to choose.
 fn told(run: &Run) -> impl Iterator<Item = &Phase> {
-    run.phases.iter().filter(|p| p.source != "auto")
+    run.phases.iter().filter(|p| p.source != "auto" && !is_of_process(p))
 }
 
 fn leaks(run: &Run) -> impl Iterator<Item = Advice> {
@@ -113,11 +114,12 @@ fn held_across(run: &Run) -> impl Iterator<Item = Advice> {
         let left = told(run).filter(top).filter(|p| p.end_s <= peak.begin_s && p.count == 1);
         let p = left.max_by_key(|p| p.heap_persistent_bytes)?;
         // Of it no more is live there than there was when the later phase began.
-        let bytes = Bytes::of_balance(p.heap_persistent_bytes.min(peak.heap_begin_bytes.0 as i64));
-        let worth = bytes.0 >= WORTH && bytes.0 as f64 >= peak.heap_peak_bytes.0 as f64 * HELD;
+        let most = peak.heap_peak_bytes?;
+        let bytes = Bytes::of_balance(p.heap_persistent_bytes?.min(peak.heap_begin_bytes?.0 as i64));
+        let worth = bytes.0 >= WORTH && bytes.0 as f64 >= most.0 as f64 * HELD;
         worth.then(|| Advice {
             what: format!("what `{}` leaves behind may still be live when `{}` reaches the peak", p.name, peak.name),
-            evidence: format!("up to {} of {}: free it before, if it is not needed there", iec(bytes.0), iec(peak.heap_peak_bytes.0)),
+            evidence: format!("up to {} of {}: free it before, if it is not needed there", iec(bytes.0), iec(most.0)),
             gain_bytes: Some(bytes),
             gain_s: None,
         })
@@ -153,8 +155,8 @@ fn hot_owner(run: &Run) -> impl Iterator<Item = Advice> {
 /// Resident memory that is nobody's: what the allocator keeps of blocks freed long ago.
 fn slack(run: &Run) -> impl Iterator<Item = Advice> {
     let found = run.rss.at_peak.as_ref().filter(|_| run.heap.seen).and_then(|p| {
-        let bytes = u64::try_from(p.unaccounted).ok().filter(|b| *b >= 4 * WORTH && *b as f64 >= p.rss.0 as f64 * UNACCOUNTED)?;
-        let threads = run.threads_total;
+        let bytes = u64::try_from(p.unaccounted?).ok().filter(|b| *b >= 4 * WORTH && *b as f64 >= p.rss.0 as f64 * UNACCOUNTED)?;
+        let threads = run.threads_total.unwrap_or(0);
         let how = match run.allocator.as_str() {
             "glibc" if threads > 4 => "MALLOC_ARENA_MAX=2 lets threads share arenas",
             "glibc" => "MALLOC_TRIM_THRESHOLD_=0 or malloc_trim(0) gives free memory back",
@@ -190,19 +192,23 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_line_and_its_figure() {
-        let mut run = Run { wall_s: 10.0, threads_total: 8, allocator: "glibc".into(), ..Run::default() };
-        run.heap = Heap { seen: true, ..Heap::default() };
-        let build = Phase { heap_persistent_bytes: 300 << 20, ..phase("build", 0.0, 1.0) };
-        let solve =
-            Phase { heap_begin_bytes: Bytes(200 << 20), heap_peak_bytes: Bytes(900 << 20), self_wall_s: 6.0, ..phase("solve", 1.0, 9.0) };
+        let mut run = Run { wall_s: 10.0, threads_total: Some(8), allocator: "glibc".into(), ..Run::default() };
+        run.heap = Heap { seen: true, ..Heap::default() }.into();
+        let build = Phase { heap_persistent_bytes: Some(300 << 20), ..phase("build", 0.0, 1.0) };
+        let solve = Phase {
+            heap_begin_bytes: Some(Bytes(200 << 20)),
+            heap_peak_bytes: Some(Bytes(900 << 20)),
+            self_wall_s: 6.0,
+            ..phase("solve", 1.0, 9.0)
+        };
         let steps = Steps { leaks: true, growth_low_bytes: 900.0, growth_high_bytes: 1100.0, growth_total_bytes: 5e5, ..Steps::default() };
         let step = Phase { count: 500, growth_per_count_bytes: Some(1024.0), steps: Some(steps), ..phase("step", 9.0, 9.5) };
         run.phases = vec![build, solve, step];
-        run.sites_total = SiteSums { live_at_peak_bytes: Bytes(900 << 20), ..SiteSums::default() };
+        run.sites_total = SiteSums { live_at_peak_bytes: Bytes(900 << 20), ..SiteSums::default() }.into();
         let frame = Frame { function: Some("fill".into()), file: Some("/a/run.py".into()), line: Some(7), ..Frame::default() };
         run.owners =
             vec![Owner { frame, live_at_peak_bytes: Bytes(500 << 20), allocs: 5, total_bytes: Bytes(500 << 20), ..Owner::default() }];
-        run.rss = Rss { at_peak: Some(AtPeak { rss: Bytes(2 << 30), unaccounted: 1 << 30, ..AtPeak::default() }), ..Rss::default() };
+        run.rss = Rss { at_peak: Some(AtPeak { rss: Bytes(2 << 30), unaccounted: Some(1 << 30), ..AtPeak::default() }), ..Rss::default() };
         let said: Vec<(String, Option<u64>)> = advice(&run).into_iter().map(|a| (a.what, a.gain_bytes.map(|b| b.0))).collect();
         let starts = [
             ("50 % of the resident memory", Some(1 << 30)),

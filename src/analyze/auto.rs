@@ -22,10 +22,10 @@ enum Course {
     Fall,
 }
 
-/// See the module. `end_s`: the run's.
-pub fn phases(samples: &[Sample], end_s: f64) -> Vec<Phase> {
+/// See the module. `end_s`: the run's; `inside`: heap and maps were seen.
+pub fn phases(samples: &[Sample], end_s: f64, inside: bool) -> Vec<Phase> {
     let resident = samples.iter().any(|s| s.rss.0 > 0);
-    let level = |s: &Sample| if resident { s.rss.0 as f64 } else { s.heap.0.saturating_add(s.maps.0) as f64 };
+    let level = |s: &Sample| if resident { s.rss.0 as f64 } else { heap(s).0.saturating_add(maps(s).0) as f64 };
     let points: Vec<(f64, f64)> = samples.iter().map(|s| (s.t_s, level(s))).collect();
     let (low, high) = points.iter().fold((f64::MAX, f64::MIN), |(low, high), p| (low.min(p.1), high.max(p.1)));
     let range = high - low;
@@ -46,7 +46,10 @@ pub fn phases(samples: &[Sample], end_s: f64) -> Vec<Phase> {
     }
     parts
         .iter()
-        .map(|&((from, to), course)| phase(&samples[from..=to], course, if to + 1 == samples.len() { end_s } else { samples[to].t_s }))
+        .map(|&((from, to), course)| {
+            let end_s = if to + 1 == samples.len() { end_s } else { samples[to].t_s };
+            phase(&samples[from..=to], course, end_s, inside)
+        })
         .collect()
 }
 
@@ -73,10 +76,18 @@ fn lines(points: &[(f64, f64)], most: f64) -> Vec<(usize, usize)> {
     all
 }
 
-fn phase(samples: &[Sample], course: Course, end_s: f64) -> Phase {
+fn heap(s: &Sample) -> Bytes {
+    s.heap.unwrap_or_default()
+}
+
+fn maps(s: &Sample) -> Bytes {
+    s.maps.unwrap_or_default()
+}
+
+fn phase(samples: &[Sample], course: Course, end_s: f64, inside: bool) -> Phase {
     let (first, last) = (samples[0], samples[samples.len() - 1]);
     let most = |of: fn(&Sample) -> Bytes| samples.iter().map(of).max().unwrap_or_default();
-    let heap_peak = most(|s| s.heap);
+    let heap_peak = most(heap);
     let name = match course {
         Course::Ramp => "ramp",
         Course::Plateau => "plateau",
@@ -95,15 +106,15 @@ fn phase(samples: &[Sample], course: Course, end_s: f64) -> Phase {
         self_wall_s: wall,
         latency: Latency { mean: wall, median: wall, p95: wall, p99: wall, min: wall, max: wall, cv: 0.0 },
         heap_begin_bytes: first.heap,
-        heap_peak_bytes: heap_peak,
+        heap_peak_bytes: inside.then_some(heap_peak),
         peak_begin_s: first.t_s,
         peak_end_s: end_s,
-        heap_persistent_bytes: change(|s| s.heap),
-        heap_transient_bytes: heap_peak.less(first.heap.max(last.heap)),
+        heap_persistent_bytes: inside.then(|| change(heap)),
+        heap_transient_bytes: inside.then(|| heap_peak.less(heap(&first).max(heap(&last)))),
         rss_peak_bytes: Some(most(|s| s.rss)).filter(|b| b.0 > 0),
         rss_persistent_bytes: Some(change(|s| s.rss)).filter(|_| first.rss.0 > 0),
-        map_peak_bytes: most(|s| s.maps),
-        map_persistent_bytes: change(|s| s.maps),
+        map_peak_bytes: inside.then(|| most(maps)),
+        map_persistent_bytes: inside.then(|| change(maps)),
         spans: vec![(first.t_s, end_s)],
         ..Phase::default()
     }
@@ -114,14 +125,17 @@ mod tests {
     use super::*;
 
     fn curve(levels: &[u64]) -> Vec<Sample> {
-        levels.iter().enumerate().map(|(i, mib)| Sample { t_s: i as f64, heap: Bytes(mib << 20), ..Sample::default() }).collect()
+        levels.iter().enumerate().map(|(i, mib)| Sample { t_s: i as f64, heap: Some(Bytes(mib << 20)), ..Sample::default() }).collect()
     }
 
     #[test]
     fn a_curve_is_cut_where_its_course_changes() {
         let levels = [10, 10, 11, 10, 10, 60, 110, 160, 210, 210, 212, 209, 210, 210, 20, 20, 20];
-        let got: Vec<_> =
-            phases(&curve(&levels), 17.0).into_iter().map(|p| (p.name, p.begin_s, p.end_s, p.heap_persistent_bytes >> 20)).collect();
+        let got: Vec<_> = phases(&curve(&levels), 17.0, true)
+            .into_iter()
+            .map(|p| (p.name, p.begin_s, p.end_s, p.heap_persistent_bytes.unwrap() >> 20))
+            .collect();
+        assert!(phases(&curve(&levels), 17.0, false).iter().all(|p| p.heap_peak_bytes.is_none() && p.map_peak_bytes.is_none()));
         let want = [
             ("plateau", 0.0, 4.0, 0),
             ("ramp", 4.0, 8.0, 200),
@@ -134,8 +148,8 @@ mod tests {
 
     #[test]
     fn small_and_short_curves_have_none() {
-        assert!(phases(&curve(&[1, 2, 3, 4, 5, 6]), 6.0).is_empty());
-        assert!(phases(&curve(&[0, 100, 0, 100]), 0.1).is_empty());
-        assert!(phases(&curve(&[0, 100]), 5.0).is_empty());
+        assert!(phases(&curve(&[1, 2, 3, 4, 5, 6]), 6.0, true).is_empty());
+        assert!(phases(&curve(&[0, 100, 0, 100]), 0.1, true).is_empty());
+        assert!(phases(&curve(&[0, 100]), 5.0, true).is_empty());
     }
 }

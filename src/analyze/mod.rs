@@ -10,6 +10,7 @@ pub mod ending;
 pub mod gpu;
 pub mod heap;
 pub mod job;
+pub mod left;
 pub mod maps;
 pub mod missing;
 pub mod offspring;
@@ -60,6 +61,8 @@ pub struct Options {
     pub filters: Vec<String>,
     /// Leaks that are known.
     pub suppressions: Suppressions,
+    /// Of call sites what this phase left behind, instead of what was live at an instant: its name, or names with `/`.
+    pub left: Option<String>,
     /// Whose call sites.
     pub memory: sources::Memory,
     /// Only what this thread allocated.

@@ -8,6 +8,7 @@ use crate::model::image::ImageEnd;
 use crate::model::phases::{Instance, Metric, PhasesEnd};
 use crate::model::units::{Bytes, Nanos};
 use crate::symbols;
+use memshim_format::phase::{SOURCES, Source};
 
 /// Phases listed at most; those that took longest are kept.
 pub const PHASES_SHOWN: usize = 2000;
@@ -16,7 +17,12 @@ const SPANS: usize = 10_000;
 /// Marks listed at most.
 const MARKS_SHOWN: usize = 10_000;
 
-/// Phases in the order in which they began first, and how many more there were.
+/// The process's own phases.
+pub fn is_of_process(phase: &Phase) -> bool {
+    phase.source == SOURCES[Source::Process as usize]
+}
+
+/// Phases in the order in which they began first, the process's own last, and how many more there were.
 pub fn phases(image: &ImageEnd, mode: Mode, units: Option<&Units>) -> (Vec<Phase>, u64) {
     let found = &image.phases;
     let mut groups: Vec<(&[String], &'static str, Vec<&Instance>)> = Vec::new();
@@ -42,6 +48,7 @@ pub fn phases(image: &ImageEnd, mode: Mode, units: Option<&Units>) -> (Vec<Phase
         let least = walls[more];
         all.retain(|p| p.wall_s >= least);
     }
+    all.sort_by_key(is_of_process);
     (all, more as u64)
 }
 
@@ -116,6 +123,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     let change = |metric: Metric| times.iter().fold(0i64, |sum, i| sum.saturating_add(p.at(metric, i.end) - p.at(metric, i.begin)));
     let moved = |metric: Metric| Bytes::of_balance(change(metric));
     let gpu = image.gpu.is_some();
+    let inside = mode != Mode::Watch;
     let usage = |at: usize| {
         sum(times, |i| {
             let of = |edge: u32| p.edges.get(edge as usize)?.usage;
@@ -148,25 +156,30 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         end_s: times.iter().map(|i| t(i.end).seconds_since(start)).fold(0.0, f64::max),
         wall_s,
         self_wall_s: (wall_s - Nanos(inner).seconds()).max(0.0),
-        latency: latency(&all),
-        heap_begin_bytes: Bytes::of_balance(heaps.first().map_or(0, |h| h.begin)),
-        heap_peak_bytes: Bytes::of_balance(peak),
-        heap_peak_bound_bytes: slack.filter(|_| image.header.heap_seen != Some(false)).map(|slack| Bytes::of_balance(bound) + slack),
+        latency: latency(all.iter().map(|s| s.wall_s).collect()),
+        heap_begin_bytes: inside.then(|| Bytes::of_balance(heaps.first().map_or(0, |h| h.begin))),
+        heap_peak_bytes: inside.then(|| Bytes::of_balance(peak)),
+        heap_peak_bound_bytes: slack
+            .filter(|_| inside && image.header.heap_seen != Some(false))
+            .map(|slack| Bytes::of_balance(bound) + slack),
         peak_begin_s: peak_time.0,
         peak_end_s: peak_time.1,
-        heap_persistent_bytes: heaps.iter().fold(0i64, |sum, h| sum.saturating_add(h.end.saturating_sub(h.begin))),
-        heap_transient_bytes: heaps.iter().map(|h| Bytes::of_balance(middle(h) - h.begin.max(h.end))).max().unwrap_or_default(),
+        heap_persistent_bytes: inside.then(|| heaps.iter().fold(0i64, |sum, h| sum.saturating_add(h.end.saturating_sub(h.begin)))),
+        heap_transient_bytes: inside
+            .then(|| heaps.iter().map(|h| Bytes::of_balance(middle(h) - h.begin.max(h.end))).max().unwrap_or_default()),
         rss_peak_bytes: rss.map(Bytes::of_balance),
         rss_persistent_bytes: looked_at.then(|| change(Metric::Rss)),
-        map_peak_bytes: Bytes::of_balance(most(Metric::Maps)),
-        map_persistent_bytes: change(Metric::Maps),
+        map_peak_bytes: inside.then(|| Bytes::of_balance(most(Metric::Maps))),
+        map_persistent_bytes: inside.then(|| change(Metric::Maps)),
         gpu_peak_bytes: gpu.then(|| Bytes::of_balance(most(Metric::Gpu))),
         gpu_persistent_bytes: gpu.then(|| change(Metric::Gpu)),
         pinned_peak_bytes: gpu.then(|| Bytes::of_balance(most(Metric::Pinned))),
         children_peak_bytes: None,
-        growth_per_count_bytes: growth.as_ref().map(|g| g.0),
+        left: None,
+        meanwhile: None,
+        growth_per_count_bytes: growth.as_ref().map(|g| g.0).filter(|_| inside),
         per_unit: None,
-        steps: growth.map(|g| g.1),
+        steps: growth.map(|g| g.1).filter(|_| inside),
         h2d_bytes: gpu.then(|| moved(Metric::H2d)),
         d2h_bytes: gpu.then(|| moved(Metric::D2h)),
         cpu_s: usage(0).map(|ns| Nanos(ns).seconds()),
@@ -193,8 +206,8 @@ fn rss_peak(p: &PhasesEnd, i: &Instance) -> Option<i64> {
     (most > 0).then_some(most)
 }
 
-fn latency(all: &[Step]) -> Latency {
-    let mut walls: Vec<f64> = all.iter().map(|s| s.wall_s).collect();
+/// Of times in seconds.
+pub fn latency(mut walls: Vec<f64>) -> Latency {
     walls.sort_unstable_by(f64::total_cmp);
     let n = walls.len().max(1) as f64;
     let mean = walls.iter().sum::<f64>() / n;

@@ -10,10 +10,12 @@ use serde::Serialize;
 use crate::model::units::Bytes;
 
 mod gpu;
+mod known;
 mod outside;
 mod phases;
 mod sites;
 pub use gpu::*;
+pub use known::Known;
 pub use outside::*;
 pub use phases::*;
 pub use sites::*;
@@ -61,14 +63,16 @@ pub struct Run {
     pub cpu_s: Option<f64>,
     pub allocator: String,
     pub end: End,
-    pub events: Events,
-    pub heap: Heap,
-    pub maps: Maps,
+    /// These and what is said of call sites are not known of a process that was only watched from outside.
+    pub events: Known<Events>,
+    pub heap: Known<Heap>,
+    pub maps: Known<Maps>,
     /// `null` where the program never called a CUDA driver.
     pub gpu: Option<Gpu>,
     pub rss: Rss,
     pub children: Children,
-    /// In the order in which they began first.
+    /// Those that somebody told of, else what the curve of the memory was cut into, in the order in which they began first; then the process's
+    /// own (source `process`).
     pub phases: Vec<Phase>,
     pub marks: Vec<Mark>,
     /// What compilers said in the output (`memshim run --compiles`), what took longest first.
@@ -79,10 +83,11 @@ pub struct Run {
     pub advice: Vec<Advice>,
     /// By bytes allocated, most first; at most [`THREADS_SHOWN`].
     pub threads: Vec<Thread>,
-    pub threads_total: u64,
+    /// `null`: not known, as of a process that was only watched.
+    pub threads_total: Option<u64>,
     /// Call sites: most live at the heap's peak first, at most [`SITES_SHOWN`]. Empty where no stacks were recorded.
     pub sites: Vec<Site>,
-    pub sites_total: SiteSums,
+    pub sites_total: Known<SiteSums>,
     /// Those sites by whose they are; at most [`OWNERS_SHOWN`].
     pub owners: Vec<Owner>,
     /// Where a view was asked for.
@@ -361,14 +366,15 @@ pub struct AtPeak {
     pub shmem: Bytes,
     /// Not part of RSS.
     pub hugetlb: Bytes,
-    /// Live heap by usable size; in a forked child with what it inherited and has not freed.
-    pub heap: Bytes,
+    /// Live heap by usable size; in a forked child with what it inherited and has not freed. `null`, as are maps, `brk` and what is left: the
+    /// process was only watched from outside.
+    pub heap: Option<Bytes>,
     /// Anonymous maps of the program, committed (pages never touched are in it and not in RSS: then `unaccounted` is negative).
-    pub maps_anon: Bytes,
-    pub brk: Bytes,
+    pub maps_anon: Option<Bytes>,
+    pub brk: Option<Bytes>,
     pub stack: Bytes,
     /// What is left: the allocator's free memory and overhead, libraries' data, less maps never touched.
-    pub unaccounted: i64,
+    pub unaccounted: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -395,10 +401,10 @@ pub struct Thread {
 pub struct Sample {
     pub t_s: f64,
     pub rss: Bytes,
-    /// Live heap, usable size, with what was inherited.
-    pub heap: Bytes,
+    /// Live heap, usable size, with what was inherited; `null`, as are maps: watched from outside.
+    pub heap: Option<Bytes>,
     /// Committed anonymous maps of the program.
-    pub maps: Bytes,
+    pub maps: Option<Bytes>,
 }
 
 /// Something that could need less memory or time.

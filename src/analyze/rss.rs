@@ -6,8 +6,8 @@ use crate::model::timeline::Series;
 use crate::model::units::{Bytes, Nanos};
 use serde_json::Value;
 
-/// See the module. `maps` as assembled for the same image.
-pub fn rss(image: &ImageEnd, maps: &Maps) -> Rss {
+/// See the module. `maps` as assembled for the same image; `inside`: heap and maps were seen.
+pub fn rss(image: &ImageEnd, maps: &Maps, inside: bool) -> Rss {
     let seen = &image.seen;
     let start = Nanos(image.header.mono_ns);
     let outside = |key: &str| seen.outside.as_ref().and_then(|o| o.get(key)).and_then(Value::as_u64).map(Bytes);
@@ -31,11 +31,11 @@ pub fn rss(image: &ImageEnd, maps: &Maps) -> Rss {
             file: Bytes(peak.file),
             shmem: Bytes(peak.shmem),
             hugetlb: Bytes(peak.hugetlb),
-            heap,
-            maps_anon,
-            brk,
+            heap: inside.then_some(heap),
+            maps_anon: inside.then_some(maps_anon),
+            brk: inside.then_some(brk),
             stack: Bytes(peak.stk),
-            unaccounted: known.iter().fold(peak.rss as i64, |rest, n| rest.saturating_sub_unsigned(*n)),
+            unaccounted: inside.then(|| known.iter().fold(peak.rss as i64, |rest, n| rest.saturating_sub_unsigned(*n))),
         });
     }
     rss

@@ -3,9 +3,9 @@
 use super::Options;
 use super::clock::rfc3339;
 use super::ending::ending;
-use super::report::{Children, Mode, Run, SAMPLES_SHOWN, Sample, THREADS_SHOWN, Thread};
+use super::report::{Children, Known, Mode, Run, SAMPLES_SHOWN, Sample, THREADS_SHOWN, Thread};
 use super::stacks::{FrameTable, Names};
-use super::{artifacts, auto, compiles, cpu, gpu, heap, maps, missing, phases, python, rss, sites};
+use super::{artifacts, auto, compiles, cpu, gpu, heap, left, maps, missing, phases, python, rss, sites};
 use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
 use crate::model::units::{Bytes, Nanos};
@@ -40,19 +40,24 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         "watch" => Mode::Watch,
         _ => Mode::Off,
     };
+    let inside = mode != Mode::Watch;
     let end = ending(h, seen, next_image);
     let events = heap::events(&image, mode);
     let maps = maps::maps(&image);
     let (mut phases, more_phases) = phases::phases(&image, mode, options.units.as_ref());
-    let samples = samples(&image);
+    let samples = samples(&image, inside);
     let wall_s = seen.last_t.seconds_since(Nanos(h.mono_ns));
+    let own = phases.split_off(phases.partition_point(|p| !phases::is_of_process(p)));
     if phases.is_empty() {
-        phases = auto::phases(&samples, wall_s);
+        phases = auto::phases(&samples, wall_s, inside);
     }
-    let sites = sites::sites(&image, names, frames, options);
+    let artifacts = artifacts::artifacts(&image, &phases);
+    phases.extend(own);
+    left::complete(&image, &mut phases, names, frames, options);
+    let sites = sites::sites(&image, &phases, names, frames, options);
     Run {
         sites: sites.sites,
-        sites_total: sites.sums,
+        sites_total: Known::new(sites.sums, inside),
         sites_view: sites.view,
         owners: sites.owners,
         pid: h.pid,
@@ -71,9 +76,9 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         wall_s,
         cpu_s: cpu::seconds(&image),
         allocator: h.allocator.0.clone(),
-        heap: heap::heap(&image, mode, options),
-        rss: rss::rss(&image, &maps),
-        maps,
+        heap: Known::new(heap::heap(&image, mode, options), inside),
+        rss: rss::rss(&image, &maps, inside),
+        maps: Known::new(maps, inside),
         gpu: gpu::gpu(&image),
         children: Children {
             rss_peak_bytes: None,
@@ -82,11 +87,11 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         },
         marks: phases::marks(&image),
         compiles: compiles::compiles(&image),
-        artifacts: artifacts::artifacts(&image, &phases),
+        artifacts,
         phases,
         advice: Vec::new(),
         threads: threads(&image),
-        threads_total: image.threads_total,
+        threads_total: inside.then_some(image.threads_total),
         samples,
         snapshots: seen.snapshots.clone(),
         own: seen.own.clone(),
@@ -95,7 +100,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         missing: missing::of_image(&image, &events, mode, &end, more_phases),
         file,
         recovered: seen.recovered,
-        events,
+        events: Known::new(events, inside),
         end,
     }
 }
@@ -125,12 +130,15 @@ fn threads(image: &ImageEnd) -> Vec<Thread> {
         .collect()
 }
 
-fn samples(image: &ImageEnd) -> Vec<Sample> {
+fn samples(image: &ImageEnd, inside: bool) -> Vec<Sample> {
     let start = Nanos(image.header.mono_ns);
     let points = image.timeline.points();
     debug_assert!(points.len() <= SAMPLES_SHOWN);
     points
         .iter()
-        .map(|p| Sample { t_s: Nanos(p.t).seconds_since(start), rss: Bytes(p.most[0]), heap: Bytes(p.most[1]), maps: Bytes(p.most[2]) })
+        .map(|p| {
+            let [rss, heap, maps] = p.most.map(Bytes);
+            Sample { t_s: Nanos(p.t).seconds_since(start), rss, heap: inside.then_some(heap), maps: inside.then_some(maps) }
+        })
         .collect()
 }

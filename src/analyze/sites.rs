@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::Options;
+use super::left;
 use super::owner::{self, Own};
-use super::report::{Frame, Listed, Missing, OWNERS_SHOWN, Owner, SITES_SHOWN, Site, SiteSums, View};
+use super::report::{Frame, Listed, Missing, OWNERS_SHOWN, Owner, Phase, SITES_SHOWN, Site, SiteSums, View};
 use super::sources::{self, Memory};
 use super::stacks::{FrameTable, Names, Stack};
 use super::views::{self, Measure};
@@ -114,17 +115,21 @@ pub struct Answer {
 
 /// The rows for the report: of the memory that is asked for the largest by each measure, most live at the instant first, and what all of
 /// them come to; then those of the other memories.
-pub fn sites(image: &ImageEnd, names: &Names, table: &mut FrameTable, options: &Options) -> Answer {
+pub fn sites(image: &ImageEnd, phases: &[Phase], names: &Names, table: &mut FrameTable, options: &Options) -> Answer {
     let mut resolver = sources::resolver(image, names, options);
     let mut answer = Answer { sums: SiteSums { recorded: image.header.stacks.clone(), ..SiteSums::default() }, ..Answer::default() };
     if image.heap.sites.is_none() {
         return answer;
     }
     answer.sums.problems = names.problems(&image.stacks);
+    let of = options.left.as_ref().and_then(|wanted| left::chosen(phases, wanted));
     let others = Memory::ALL.into_iter().filter(|m| *m != options.memory);
     for memory in std::iter::once(options.memory).chain(others) {
         let Some((at, instant)) = memory.instant(image) else { continue };
-        let rows = sources::rows(image, memory, &mut resolver, table, options);
+        let mut rows = sources::rows(image, memory, &mut resolver, table, options);
+        if options.left.is_some() && memory == Memory::Heap {
+            left::instead(&mut rows, image, of, &mut resolver, table);
+        }
         let found = rows.len() as u64;
         let own = Own::of_all(rows.iter().map(|(stack, _)| stack), table);
         if memory == options.memory {
@@ -134,6 +139,9 @@ pub fn sites(image: &ImageEnd, names: &Names, table: &mut FrameTable, options: &
             answer.sums.at_s = Nanos(at).seconds_since(Nanos(image.header.mono_ns));
             answer.sums.instant = said(instant, Nanos(image.header.mono_ns));
             answer.sums.problems.extend(beyond(image, instant));
+            if let Some(phase) = of {
+                (answer.sums.instant, answer.sums.at_s) = (left::said(phase), phase.end_s);
+            }
             let mut owners = owner::sums(&rows, table, own);
             answer.sums.owners = owners.len() as u64;
             answer.sums.without_owner_bytes = Bytes(owners.iter().filter(|o| o.frame.function.is_none()).map(|o| o.total_bytes.0).sum());
@@ -141,7 +149,7 @@ pub fn sites(image: &ImageEnd, names: &Names, table: &mut FrameTable, options: &
             answer.owners = owners;
             answer.view = options.view.as_ref().map(|request| views::view(&rows, table, request, &|tid| thread_of(image, memory, tid)));
         }
-        let shown = listed(rows, instant == Instant::Peak, table, options, own);
+        let shown = listed(rows, instant == Instant::Peak && options.left.is_none(), table, options, own);
         if found > 0 {
             answer.sums.by_memory.insert(memory.name(), Listed { sites: found, listed: shown.len() as u64 });
         }

@@ -85,7 +85,7 @@ pub fn resolver<'a>(image: &'a ImageEnd, names: &'a Names, options: &Options) ->
 type Key = (Stack, &'static str, Option<u8>, Option<u32>);
 
 /// Places in the code with equal stacks are one row.
-fn merged(sums: Vec<(u32, Sums)>, resolver: &mut Resolver, table: &mut FrameTable) -> Vec<(Stack, Sums)> {
+pub fn merged(sums: Vec<(u32, Sums)>, resolver: &mut Resolver, table: &mut FrameTable) -> Vec<(Stack, Sums)> {
     let mut row_of: HashMap<Key, usize> = HashMap::new();
     let mut rows: Vec<(Stack, Sums)> = Vec::new();
     for (site, sums) in sums {

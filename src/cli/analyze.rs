@@ -26,6 +26,7 @@ EXAMPLES
   memshim analyze trace.jsonl --sites --sort leaked --suppressions known.supp
   memshim analyze trace.jsonl --sites --at 1.5    what was live 1.5 s after the start
   memshim analyze trace.jsonl --sites --phase solve      who held it at the peak of that phase
+  memshim analyze trace.jsonl --sites --phase solve --left      who allocated what that phase left behind
   memshim analyze trace.jsonl --units '64 atoms'  steps: the time for one atom
   memshim analyze trace.jsonl --json | jq '.runs[0].heap.peak_bytes'
 
@@ -70,13 +71,14 @@ impl Analyze {
     pub fn execute(self) -> anyhow::Result<u8> {
         let mut options = Options { sizes: self.sizes.clone(), units: self.units.clone(), ..Options::default() };
         self.sites.apply(&mut options)?;
-        self.sites.chosen.apply_phase(&self.traces, self.pid, &mut options)?;
+        self.sites.apply_phase(&self.traces, self.pid, &mut options)?;
         let report = with_progress(&self.traces, |progress| analyze::analyze(&self.traces, &options, progress))?;
         if let Some(pid) = self.pid.filter(|&pid| report.runs.iter().all(|r| r.pid != pid)) {
             let mut there: Vec<u32> = report.runs.iter().map(|r| r.pid).collect();
             there.dedup();
             bail_usage!("--pid {pid}: no such process in these traces; {}", which_there(&there));
         }
+        let pid = self.sites.process_of_left(&report, self.pid)?;
         if self.json {
             let mut out = BufWriter::new(io::stdout().lock());
             json::write(&report, &mut out)?;
@@ -85,7 +87,7 @@ impl Analyze {
             let choice = if self.no_color { ColorChoice::Never } else { ColorChoice::Auto };
             let unicode = utf8_locale(&|n| std::env::var(n).ok());
             let traces = self.traces.iter().map(|t| t.display().to_string()).collect();
-            let style = Style { width: screen::width(), unicode, pid: self.pid, traces };
+            let style = Style { width: screen::width(), unicode, pid, traces };
             let mut out = AutoStream::new(io::stdout(), choice);
             let page = if options.view.is_some() { text::render_sites(&report, &style) } else { text::render(&report, &style) };
             out.write_all(page.as_bytes())?;

@@ -2,7 +2,8 @@
 
 use super::analyze::with_progress;
 use super::{Usage, bail_usage, value};
-use crate::analyze::report::Phase;
+use crate::analyze::left;
+use crate::analyze::report::{Phase, Report};
 use crate::analyze::sources::Memory;
 use crate::analyze::suppressions::Suppressions;
 use crate::analyze::views::{By, Measure, Request};
@@ -25,6 +26,10 @@ pub struct Sites {
     /// Show the tree of calls, outermost first
     #[arg(long, conflicts_with = "by")]
     tree: bool,
+
+    /// With --phase: what it left behind instead, by call site: allocated in it and live at its last end; of a `ramp`, what made it
+    #[arg(long, requires = "phase")]
+    left: bool,
 
     /// What to sort by and take shares of
     #[arg(long, value_enum, default_value = "peak", value_name = "MEASURE")]
@@ -140,7 +145,27 @@ impl Sites {
             options.view = Some(Request { by, measure: self.sort.into(), top: self.top });
         }
         self.chosen.apply(options)?;
+        if self.left && options.memory != Memory::Heap {
+            bail_usage!("--left: of phases only blocks of the heap are known by who left them; leave --memory out");
+        }
+        options.left = self.chosen.phase.clone().filter(|_| self.left);
         self.symbols.apply(options)
+    }
+
+    /// Finds the phase that is asked for, where its time is what counts.
+    pub fn apply_phase(&self, traces: &[PathBuf], pid: Option<u32>, options: &mut Options) -> anyhow::Result<()> {
+        if self.left { Ok(()) } else { self.chosen.apply_phase(traces, pid, options) }
+    }
+
+    /// The process whose phase left most, of those in the report.
+    pub fn process_of_left(&self, report: &Report, pid: Option<u32>) -> anyhow::Result<Option<u32>> {
+        let Some(wanted) = self.chosen.phase.as_ref().filter(|_| self.left) else { return Ok(pid) };
+        let runs = || report.runs.iter().filter(|r| pid.is_none_or(|p| r.pid == p));
+        let found = runs().filter_map(|r| Some((left::chosen(&r.phases, wanted)?.left.as_ref()?.bytes, r.pid)));
+        match found.max_by_key(|(bytes, _)| *bytes) {
+            Some((_, pid)) => Ok(Some(pid)),
+            None => no_phase(wanted, runs().flat_map(|r| &r.phases).filter(|p| p.left.is_some())),
+        }
     }
 }
 
@@ -180,18 +205,24 @@ impl Chosen {
         let report = with_progress(traces, |progress| analyze::analyze(traces, &Options::default(), progress))?;
         let phases = || report.runs.iter().filter(|r| pid.is_none_or(|p| r.pid == p)).flat_map(|r| &r.phases);
         let fits = |p: &&Phase| p.name == *wanted || p.path.join("/") == *wanted;
-        let Some(phase) = phases().filter(fits).max_by_key(|p| p.heap_peak_bytes) else {
-            let mut names: Vec<&str> = phases().map(|p| p.name.as_str()).collect();
-            names.dedup();
-            names.truncate(8);
-            let there = if names.is_empty() { "there are none".to_owned() } else { format!("there are {}", names.join(", ")) };
-            bail_usage!("--phase {wanted}: no such phase in these traces; {there}");
+        let known = |p: &&Phase| p.heap_peak_bytes.is_some();
+        let Some(phase) = phases().filter(fits).filter(known).max_by_key(|p| p.heap_peak_bytes) else {
+            return no_phase(wanted, phases().filter(known));
         };
         // A float's rounding must not leave the edges out.
         let ns = |s: f64| (s * 1e9).max(0.0) as u64;
         options.instant = Instant::PeakWithin(ns(phase.peak_begin_s), ns(phase.peak_end_s).saturating_add(1));
         Ok(())
     }
+}
+
+/// There is no such phase; says which ones there are.
+fn no_phase<'a, T>(wanted: &str, phases: impl Iterator<Item = &'a Phase>) -> anyhow::Result<T> {
+    let mut names: Vec<&str> = phases.map(|p| p.name.as_str()).collect();
+    names.dedup();
+    names.truncate(8);
+    let there = if names.is_empty() { "there are none".to_owned() } else { format!("there are {}", names.join(", ")) };
+    bail_usage!("--phase {wanted}: no such phase in these traces; {there}");
 }
 
 impl Symbols {

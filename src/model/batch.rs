@@ -6,6 +6,7 @@
 use super::by_thread::ThreadSites;
 use super::endings::{self, Ending};
 use super::kinds::{KindTable, UNKNOWN, age_class};
+use super::left::PhaseSites;
 use super::live::{KindId, LiveTable};
 use crate::trace::column::Values;
 
@@ -165,6 +166,9 @@ pub struct Decode<'a> {
     pub sites: Option<&'a [(u32, u32)]>,
     /// Where sites are told apart by thread.
     pub by_thread: Option<&'a mut ThreadSites>,
+    /// Where what phases left behind is asked for, and which phases are on: from step, number of their set.
+    pub left: Option<&'a mut PhaseSites>,
+    pub phases: &'a [(u32, u32)],
     /// `prev` of the format.
     pub prev: u64,
     /// Number in the last entry of `x`, by owner modulo 8.
@@ -229,6 +233,19 @@ impl Decode<'_> {
         if SITED {
             let site = self.by_thread.as_mut().map_or(site, |t| t.number(site, self.lane.tid));
             id = self.kinds.at_site(id, site);
+            if let Some(left) = &mut self.left {
+                let at = self.steps.len();
+                while let [_, (from, _), ..] = self.phases
+                    && *from as usize <= at
+                {
+                    self.phases = &self.phases[1..];
+                }
+                if let [(_, set), ..] = self.phases
+                    && *set != 0
+                {
+                    id = self.kinds.at_place(id, left.place(site, *set));
+                }
+            }
             if let Some(got) = self.steps.got.last_mut() {
                 *got = id;
             }

@@ -3,6 +3,9 @@
 //! Within a group: every line's codes become steps as it is read (`batch`); when the group is complete, frees of other lanes'
 //! blocks are resolved, the steps put in order (`merge`) and played (`track`).
 
+mod edges;
+
+use edges::settling;
 use std::cell::LazyCell;
 use std::collections::HashMap;
 
@@ -10,12 +13,13 @@ use super::batch::{Decode, Handover, LaneState, Steps, Totals};
 use super::by_thread::ThreadSites;
 use super::endings::{self, Ending};
 use super::kinds::KindTable;
+use super::left::{LeftAt, On, PhaseSites, Turn};
 use super::merge::{self, Window};
 use super::phases::{HeapAt, HeapEdge};
 use super::sites::{self, Instant, SiteBook, SitesEnd};
 use super::stacks::Stacks;
 use super::threads::ThreadBook;
-use super::track::{Cut, Peak, Played, Track};
+use super::track::{Cut, Peak, Played, Track, is_before};
 use crate::trace::column::Column;
 use crate::trace::line::{Ev, Kinds};
 
@@ -71,6 +75,10 @@ pub struct Heap {
     /// Edges of phases that the replay has not come to, and what of each phase was freed straight after.
     edges: Vec<HeapEdge>,
     settling: HashMap<u32, i64>,
+    /// Phases that are on after the last group, begins and ends that the replay has not come to, and what is known of their call sites.
+    on: On,
+    turns: Vec<Turn>,
+    left: Option<PhaseSites>,
     /// Edges that groups to come can have earlier events than: where they are among those found, their time, and the lane that they have a place in.
     recent: Vec<(usize, u64, Option<u32>)>,
     /// Settled bytes before the group that is being read, and the most in one group.
@@ -90,6 +98,8 @@ pub struct HeapEnd {
     pub sites: Option<SitesEnd>,
     /// At the edges of phases, in the order of the replay.
     pub phases: Vec<HeapAt>,
+    /// What phases left behind and needed meanwhile, by path and site; where allocations have stacks.
+    pub left: Vec<LeftAt>,
 }
 
 /// What a heap is told before its first event.
@@ -134,13 +144,23 @@ impl Heap {
             settled: (0, 0),
             edges: Vec::new(),
             settling: HashMap::new(),
+            on: On::default(),
+            turns: Vec::new(),
+            left: None,
             recent: Vec::new(),
         }
     }
 
-    /// Edges of phases, before the lines of the groups that they are in.
-    pub fn expect(&mut self, edges: &mut Vec<HeapEdge>) {
+    /// Edges of phases, before the lines of the groups that they are in, and which phases begin and end there.
+    pub fn expect(&mut self, edges: &mut Vec<HeapEdge>, turns: &mut Vec<Turn>) {
         self.edges.append(edges);
+        if self.sites.is_some() && !turns.is_empty() {
+            self.left.get_or_insert_default();
+            self.turns.append(turns);
+            // The curve is for runs that nobody tells of.
+            self.sites.iter_mut().for_each(|book| book.curve.forget());
+        }
+        turns.clear();
     }
 
     /// Adds rows to the dictionary; the number of rows that can't be.
@@ -203,6 +223,7 @@ impl Heap {
         if self.sites.is_some() {
             self.totals.bad_codes += !stacks.changes(ev, &mut self.changes) as u64;
         }
+        let on = self.on_in(ev, &t);
         let lane = &mut self.lanes[ev.lane as usize];
         if !lane.started {
             lane.started = true;
@@ -231,6 +252,8 @@ impl Heap {
             selecting: self.selected.is_some(),
             sites: self.sites.is_some().then_some(&self.changes),
             by_thread: self.by_thread.as_mut(),
+            left: self.left.as_mut(),
+            phases: &on,
             prev: ev.seq,
             last_of: [0; 8],
         };
@@ -243,7 +266,16 @@ impl Heap {
             if let (Some((lane, group, at)), Some(since)) = (edge.place, edge.since)
                 && (lane, group) == (ev.lane, ev.g)
             {
-                batch.settling.push((edge.edge, settling(&self.own, &batch.steps, at, since)));
+                batch.settling.push((edge.edge, settling(&self.own, &batch.steps, at, since).0));
+            }
+        }
+        // What a function's frame held is not left behind: of its call sites the end is told after that.
+        for turn in &mut self.turns {
+            if let (Some((lane, group, at)), Some(since)) = (&mut turn.place, turn.since)
+                && (*lane, *group) == (ev.lane, ev.g)
+            {
+                *at += settling(&self.own, &batch.steps, *at, since).1;
+                turn.since = None;
             }
         }
         self.own.clear();
@@ -293,6 +325,7 @@ impl Heap {
         let end = batches.iter().map(|b| b.t1).max().unwrap_or(0);
         self.complete_recent(&batches);
         let cuts = self.cuts(&mut batches, end);
+        let mut turns = self.due_turns(&mut batches, end);
         let of_edge: HashMap<u32, (u64, Option<u32>)> =
             cuts.iter().map(|c| (c.edge, (c.t, c.place.map(|(batch, _)| batches[batch].lane)))).collect();
         let found = self.requested.found.len();
@@ -335,13 +368,19 @@ impl Heap {
             for run in runs.iter() {
                 let s = &batches[run.batch].steps;
                 let (requested, got, ended) = (&s.requested[run.steps.clone()], &s.got[run.steps.clone()], &s.ended[run.steps.clone()]);
-                book.play(
-                    &sites::Steps { requested, got, ended, t0: run.t0, t1: run.t1 },
-                    &self.kinds,
-                    &sites::Numbers { count: sites, by_thread: self.by_thread.as_ref() },
-                    self.exact,
-                );
+                let steps = sites::Steps { requested, got, ended, t0: run.t0, t1: run.t1 };
+                let numbers = sites::Numbers { count: sites, by_thread: self.by_thread.as_ref() };
+                book.play(&steps, &self.kinds, &numbers, self.exact);
+                if let Some(left) = &mut self.left {
+                    while let Some((_, turn)) = turns.pop_if(|(cut, _)| is_before(cut, run)) {
+                        left.turn(&turn);
+                    }
+                    left.play(&steps, &self.kinds, self.exact);
+                }
             }
+        }
+        if let Some(left) = &mut self.left {
+            turns.iter().rev().for_each(|(_, turn)| left.turn(turn));
         }
         for mut b in batches {
             b.steps.clear();
@@ -351,39 +390,17 @@ impl Heap {
         }
     }
 
-    /// The edges that belong to the group being ended, by time; the windows of its batches are split there.
-    fn cuts(&mut self, batches: &mut [Batch], end: u64) -> Vec<Cut> {
-        if self.edges.is_empty() {
-            return Vec::new();
-        }
-        let group = self.group.unwrap_or(0);
-        let is_due = |e: &mut HeapEdge| e.place.map_or(e.t <= end, |(_, g, _)| g <= group);
-        let mut due: Vec<HeapEdge> = self.edges.extract_if(.., is_due).collect();
-        due.sort_by_key(|e| e.t);
-        let mut cuts = Vec::with_capacity(due.len());
-        for e in due {
-            let at = |(lane, g, at): (u32, u64, u64)| {
-                let batch = batches.iter().position(|b| b.lane == lane && g == group)?;
-                Some((batch, usize::try_from(at).unwrap_or(usize::MAX).min(batches[batch].steps.len())))
-            };
-            let place = e.place.and_then(at);
-            for (i, b) in batches.iter_mut().enumerate() {
-                match place {
-                    Some((batch, step)) if batch == i => merge::split_at_step(&mut b.windows, step, e.t),
-                    _ => merge::split_at_time(&mut b.windows, e.t),
-                }
-            }
-            cuts.push(Cut { edge: e.edge, t: e.t, place });
-        }
-        cuts
-    }
-
     /// Plays what is left.
     pub fn finish(mut self, sites: usize, threads: &mut ThreadBook) -> (HeapEnd, KindTable, Totals) {
         self.end_group(sites, threads);
         let mut rest = std::mem::take(&mut self.edges);
         rest.sort_by_key(|e| e.t);
         rest.iter().for_each(|e| self.requested.cut_here(e.edge));
+        let mut turns = std::mem::take(&mut self.turns);
+        turns.sort_by_key(|turn| turn.t);
+        if let Some(left) = &mut self.left {
+            turns.iter().for_each(|turn| left.turn(turn));
+        }
         let settling = |edge: u32| self.settling.get(&edge).copied().unwrap_or(0);
         let phases = self.requested.found.iter().map(|f| HeapAt { edge: f.edge, level: f.level, most: f.most, settling: settling(f.edge) });
         let phases = phases.collect();
@@ -398,23 +415,9 @@ impl Heap {
             selected,
             live_blocks,
             sites: self.sites.map(|book| book.finish(self.by_thread)),
+            left: self.left.map(PhaseSites::finish).unwrap_or_default(),
             phases,
         };
         (end, self.kinds, self.totals)
     }
-}
-
-/// Bytes of the blocks allocated since `since` that the lane frees straight after step `at`, before it does anything else: what the frame of a
-/// function that has just returned still held.
-fn settling(own: &[Ending], steps: &Steps, at: u64, since: u64) -> i64 {
-    let at = usize::try_from(at).unwrap_or(usize::MAX);
-    let first = own.partition_point(|e| (e.step as usize) < at);
-    let mut bytes = 0;
-    for (step, e) in (at..).zip(own[first..].iter().take_while(|e| e.seq >= since)) {
-        match steps.requested.get(step) {
-            Some(change) if e.step as usize == step && *change < 0 => bytes -= change,
-            _ => break,
-        }
-    }
-    bytes
 }

@@ -120,7 +120,7 @@ impl Image {
             Line::Ev(ev) => {
                 self.at(ev.t1);
                 self.edges.feed(ev.t1, &mut self.phases);
-                self.heap.expect(&mut self.phases.due);
+                self.heap.expect(&mut self.phases.due, &mut self.phases.turns);
                 // Fast mode's events are a sample: what threads did is in the exact counts of their lanes.
                 let mut nobody = ThreadBook::default();
                 let threads = if self.header.mode == "full" { &mut self.threads } else { &mut nobody };
@@ -181,7 +181,7 @@ impl Image {
             }
             Line::Phase(rows) => {
                 rows.ev.into_iter().for_each(|row| self.phases.add(row, self.end.recovered));
-                self.heap.expect(&mut self.phases.due);
+                self.heap.expect(&mut self.phases.due, &mut self.phases.turns);
             }
             Line::Modules(modules) => self.stacks.load(modules),
             Line::Nodes(nodes) => self.stacks.define_native(&nodes),
@@ -318,8 +318,14 @@ impl Image {
         if let Some(object) = snap.as_object_mut() {
             object.remove("type");
         }
-        if snap.get("why").and_then(Value::as_str) == Some("phase") {
-            return self.phases.snapshot(rss.t, snap);
+        match snap.get("why").and_then(Value::as_str) {
+            Some("phase") => return self.phases.snapshot(rss.t, snap),
+            Some("start") => {
+                self.phases.process_begins(rss.t);
+                self.phases.snapshot(rss.t, snap.clone());
+                self.heap.expect(&mut self.phases.due, &mut self.phases.turns);
+            }
+            _ => {}
         }
         self.end.snapshots.push(snap);
         if self.end.snapshots.len() > 2 * self.snapshots_max {

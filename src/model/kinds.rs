@@ -22,6 +22,8 @@ pub struct Kind {
     pub frees: u64,
     /// Call site of the allocations (see `stacks`); 0: none known.
     pub site: u32,
+    /// That site while these phases are on (see [`super::left`]); 0: none was.
+    pub place: u32,
     /// Blocks freed by age, in allocations that the lane had made since: see [`AGES`].
     pub ages: [u32; AGES.len()],
     /// Calls that one event stands for.
@@ -148,6 +150,13 @@ impl KindTable {
         }
     }
 
+    /// The kind of an allocation of a kind that is at a site, at a place there.
+    #[inline]
+    pub fn at_place(&mut self, id: KindId, place: u32) -> KindId {
+        if self.get(id).site == 0 { id } else { self.at_site(id, place) }
+    }
+
+    /// A kind of no site gets one, another a place.
     #[cold]
     fn find_at_site(&mut self, id: KindId, site: u32, slot: usize) -> KindId {
         let key = (id as u64) << 32 | site as u64;
@@ -160,7 +169,8 @@ impl KindTable {
             None => {
                 let new = self.all.len() as KindId;
                 let of = &self.all[id as usize];
-                self.all.push(Kind { site, allocs: 0, frees: 0, ages: [0; AGES.len()], ..of.clone() });
+                let (site, place) = if of.site == 0 { (site, 0) } else { (of.site, site) };
+                self.all.push(Kind { site, place, allocs: 0, frees: 0, ages: [0; AGES.len()], ..of.clone() });
                 self.at_sites.insert(key, new);
                 new
             }

@@ -19,9 +19,11 @@ pub struct Levels {
     notes: Vec<Note>,
     /// Before them.
     base: i64,
+    /// Notes at the front that have been joined as far as they can be.
+    joined: usize,
 }
 
-/// Notes kept while no edge has come: an edge can stand further down in the trace than what happened after it.
+/// Latest notes that are kept as they are: an edge can stand further down in the trace than what happened after it.
 const AHEAD: usize = 1 << 13;
 
 /// A metric at the edges.
@@ -58,15 +60,32 @@ impl Levels {
                 Note { most: pair.iter().map(|n| n.most).max().unwrap_or(last.most), ..last }
             };
             self.notes = self.notes.chunks(2).map(joined).collect();
+            self.joined = 0;
         }
         self.notes.push(Note { t, most: most.max(level), level });
     }
 
-    /// No edge has come yet: of what is long past only the level matters.
-    pub fn forget_old(&mut self) {
-        if self.notes.len() > 2 * AHEAD {
-            let old = self.notes.len() - AHEAD;
+    /// No edge has come since the last one, at `edge`: of what is long past after it only the most and the last level matter; without any
+    /// edge the level alone.
+    pub fn join_old(&mut self, edge: Option<u64>) {
+        if self.notes.len() < self.joined + 2 * AHEAD {
+            return;
+        }
+        let old = self.notes.len() - AHEAD;
+        let Some(edge) = edge else {
             self.base = self.notes.drain(..old).next_back().map_or(self.base, |n| n.level);
+            return;
+        };
+        // Notes of one metric come nearly in order: what is behind the last that is not after the edge is after it.
+        let from = self.joined.min(old);
+        let first = self.notes[from..old].iter().rposition(|n| n.t <= edge).map_or(from, |at| from + at + 1);
+        if let Some(&last) = self.notes[first..old].last() {
+            let most = self.notes[first..old].iter().map(|n| n.most).max().unwrap_or(last.most);
+            self.notes.splice(first..old, [Note { most, ..last }]);
+            // The next ones join it.
+            self.joined = first;
+        } else {
+            self.joined = old;
         }
     }
 
@@ -161,6 +180,31 @@ mod tests {
         (0..5 << 20).for_each(|t| levels.note(t, if t == 12_345 { 99 } else { (t % 3) as i64 }));
         let at = levels.at([1 << 30].into_iter());
         assert_eq!((at.most[0], at.level[0]), (99, ((5i64 << 20) - 1) % 3));
+    }
+
+    #[test]
+    fn what_is_long_past_is_joined_between_edges() {
+        let (mut joined, mut whole) = (Levels::default(), Levels::default());
+        let mut edges = Vec::new();
+        for t in 0..10 * AHEAD as u64 {
+            let level = (t * 7919 % 1000) as i64;
+            joined.note(t, level);
+            whole.note(t, level);
+            if t == 5 || t == 4 * AHEAD as u64 {
+                edges.push(t);
+            }
+            joined.join_old(edges.last().copied());
+        }
+        assert!(joined.notes.len() < 5 * AHEAD, "{}", joined.notes.len());
+        edges.push(1 << 40);
+        let (a, b) = (joined.at(edges.iter().copied()), whole.at(edges.iter().copied()));
+        assert_eq!((a.level, a.most, a.noted), (b.level, b.most, b.noted));
+        let mut none = Levels::default();
+        (0..5 * AHEAD as u64).for_each(|t| {
+            none.note(t, t as i64);
+            none.join_old(None);
+        });
+        assert!(none.notes.len() <= 2 * AHEAD);
     }
 
     proptest! {

@@ -3,11 +3,13 @@
 pub mod batch;
 pub mod by_thread;
 pub mod counts;
+pub mod curve;
 pub mod endings;
 pub mod gpu;
 pub mod heap;
 pub mod image;
 pub mod kinds;
+pub mod left;
 pub mod levels;
 pub mod live;
 pub mod load;

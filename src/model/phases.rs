@@ -6,6 +6,7 @@
 
 mod end;
 mod metrics;
+mod structure;
 
 pub use end::{HeapLevels, Path, PhasesEnd};
 use metrics::METRICS;
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use memshim_format::phase::SOURCES;
 use serde_json::Value;
 
+use super::left::Turn;
 use super::levels::{AtEdges, Levels, RangeMax};
 use crate::trace::phase::{EdgeRow, PhaseRow, What};
 
@@ -138,12 +140,14 @@ pub struct PhaseBook {
     latest: HashMap<u32, u64>,
     /// For the heap, which takes them group by group.
     pub due: Vec<HeapEdge>,
+    pub turns: Vec<Turn>,
     levels: [Levels; METRICS],
     /// Latest note in order.
     in_order: [u64; METRICS],
     snapshots: BTreeMap<u64, Value>,
     /// Edges will be told of later than levels.
     late_edges: bool,
+    structure: structure::Structure,
     left_out: u64,
     unknown: u64,
     /// Ends without a begin.
@@ -195,6 +199,7 @@ impl PhaseBook {
         let live = Some(row.live.clamp(-BYTES_MAX, BYTES_MAX).saturating_add(self.inherited));
         let name = Name::Number(row.name);
         match row.what {
+            What::Mark if self.process_mark(row, Edge { t: row.t, live, usage: row.usage }) => {}
             What::Mark => self.mark(row.t, row.source, name),
             What::Begin => {
                 let Some(begin) = self.put(Edge { t: row.t, live, usage: row.usage }, place, None) else { return };
@@ -299,17 +304,30 @@ impl PhaseBook {
             return;
         }
         let parent = if range == 0 { self.open.get(&who).and_then(|all| all.last()).map(|o| o.path) } else { None };
-        let step = Step { parent, name: open.name, source: open.source };
-        let next = self.steps.len() as u32;
-        open.path = *self.paths.entry(step).or_insert(next);
-        if open.path == next {
-            self.steps.push(step);
-        }
+        open.path = self.path(Step { parent, name: open.name, source: open.source });
+        self.turn(open.begin, open.path, true);
         if range == 0 {
             self.open.entry(who).or_default().push(open);
         } else if let Some(old) = self.ranges.insert(range, open) {
             self.close(None, &old, open.begin, false);
         }
+    }
+
+    /// At the latest edge a phase begins or ends.
+    fn turn(&mut self, edge: u32, path: u32, begins: bool) {
+        if let Some(&HeapEdge { t, place, since, .. }) = self.due.last().filter(|e| e.edge == edge) {
+            self.turns.push(Turn { edge, t, place, since, path, begins });
+        }
+    }
+
+    /// The number of a path.
+    fn path(&mut self, step: Step) -> u32 {
+        let next = self.steps.len() as u32;
+        let path = *self.paths.entry(step).or_insert(next);
+        if path == next {
+            self.steps.push(step);
+        }
+        path
     }
 
     fn take(&mut self, who: Who, range: u64, source: u8, domain: u32) -> Option<Open> {
@@ -331,6 +349,7 @@ impl PhaseBook {
     fn close(&mut self, who: Option<Who>, open: &Open, end: u32, ended: bool) {
         let ns = |edge: u32| self.edges.get(edge as usize).map_or(0, |e| e.t);
         let wall = ns(end).saturating_sub(ns(open.begin));
+        self.turn(end, open.path, false);
         self.instances.push(Instance { path: open.path, begin: open.begin, end, inner_ns: open.inner_ns.min(wall), ended });
         // The time is inside of what was open around it.
         let around = who.and_then(|who| self.open.get_mut(&who));
@@ -361,12 +380,14 @@ impl PhaseBook {
 
     /// What is open ends with the image, after everything in it.
     pub fn close_open(&mut self, last: u64) {
-        let first = self.due.len();
+        let (first, turn) = (self.due.len(), self.turns.len());
         self.close_all_open(last);
         self.due[first..].iter_mut().for_each(|e| e.t = u64::MAX);
+        self.turns[turn..].iter_mut().for_each(|e| e.t = u64::MAX);
     }
 
     fn close_all_open(&mut self, last: u64) {
+        self.process_ends(last);
         let open: Vec<Who> = self.open.keys().copied().collect();
         open.into_iter().for_each(|who| self.close_all(who, last));
         for (_, open) in std::mem::take(&mut self.ranges) {

@@ -5,6 +5,7 @@
 //! So a step costs one comparison more, and the set is exact.
 
 use super::by_thread::ThreadSites;
+use super::curve::Curve;
 use super::kinds::{Kind, KindTable};
 use super::live::KindId;
 
@@ -18,8 +19,24 @@ pub struct Balance {
 }
 
 impl Balance {
+    /// What was there and is not any more in `later`, a part of it.
+    pub(super) fn less(self, later: Balance) -> Balance {
+        Balance {
+            bytes: self.bytes.wrapping_sub(later.bytes),
+            blocks: self.blocks - later.blocks,
+            variance: (self.variance - later.variance).abs(),
+        }
+    }
+
+    /// Adds what is held elsewhere.
+    pub fn join(&mut self, other: Balance) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.blocks += other.blocks;
+        self.variance += other.variance;
+    }
+
     #[inline]
-    fn add(&mut self, kind: &Kind, sign: i64) {
+    pub(super) fn add(&mut self, kind: &Kind, sign: i64) {
         self.bytes = self.bytes.wrapping_add(sign * kind.heft);
         self.blocks += sign as f64 * kind.weight;
         if kind.weight > 1.0 {
@@ -82,6 +99,8 @@ pub struct SiteBook {
     level: i64,
     peak: i64,
     peak_at: u64,
+    /// What sites held over time.
+    pub curve: Curve,
 }
 
 /// Steps of one lane in `[t0, t1]`, in order; see `batch::Steps`.
@@ -106,7 +125,7 @@ impl Steps<'_> {
 impl SiteBook {
     /// `base`: live before the first event, of no site.
     pub fn new(base: i64, instant: Instant) -> Self {
-        SiteBook { held: vec![Held::default()], instant, instants: 0, level: base, peak: base, peak_at: 0 }
+        SiteBook { held: vec![Held::default()], instant, instants: 0, level: base, peak: base, peak_at: 0, curve: Curve::default() }
     }
 
     /// Plays steps. `exact`: every call is an event, the level is that of `requested`.
@@ -114,6 +133,7 @@ impl SiteBook {
         if self.held.len() < sites.count {
             self.held.resize(sites.count, Held::default());
         }
+        self.curve.reach(steps.t1);
         match self.instant {
             Instant::Peak if exact => self.play_to_peak::<true>(steps, kinds),
             Instant::Peak => self.play_to_peak::<false>(steps, kinds),
@@ -185,6 +205,7 @@ impl SiteBook {
         let mut add = |id: KindId, sign: i64| {
             let kind = kinds.get(id);
             let Some(held) = self.held.get_mut(kind.site as usize) else { return };
+            self.curve.note(kind.site as usize, held.now);
             if held.seen != self.instants {
                 held.then = held.now;
                 held.seen = self.instants;
@@ -220,7 +241,8 @@ impl SiteBook {
                 held.then = held.now;
             }
         }
-        SitesEnd { held: self.held, peak: self.peak, peak_at: self.peak_at, instant: self.instant, beyond, by_thread }
+        let SiteBook { held, peak, peak_at, instant, curve, .. } = self;
+        SitesEnd { held, peak, peak_at, instant, beyond, by_thread, curve }
     }
 }
 
@@ -235,6 +257,7 @@ pub struct SitesEnd {
     /// Nothing happened after the instant asked for.
     pub beyond: bool,
     pub by_thread: Option<ThreadSites>,
+    pub curve: Curve,
 }
 
 impl SitesEnd {

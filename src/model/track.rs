@@ -178,7 +178,7 @@ impl Track {
 }
 
 /// Whether an edge comes before a run's first step. Where its place is in another lane, its time tells.
-fn is_before(cut: &Cut, run: &Run) -> bool {
+pub(super) fn is_before(cut: &Cut, run: &Run) -> bool {
     match cut.place {
         Some((batch, step)) if batch == run.batch => step <= run.steps.start,
         _ => cut.t <= run.t0,

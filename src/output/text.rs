@@ -11,7 +11,7 @@ mod sites;
 mod trust;
 
 use super::screen::wrapped;
-use super::units::{percent, seconds};
+use super::units::{count, percent, seconds};
 use super::{shell, timeline};
 use crate::analyze::report::{End, EndKind, Mode, Report, Run};
 
@@ -33,6 +33,8 @@ const PLAIN: &str = "\x1b[0m";
 
 /// The width of the words in front of the blocks.
 const MARGIN: usize = 10;
+/// Of a command in a line about something else.
+const COMMAND_WIDTH: usize = 40;
 
 /// The whole screen, with ANSI styles; whoever prints it strips them where they don't belong.
 pub fn render(report: &Report, style: &Style) -> String {
@@ -44,15 +46,17 @@ pub fn render(report: &Report, style: &Style) -> String {
     if let Some(run) = shown {
         head(&mut page, run);
         memory::all(&mut page, run);
-        phases::all(&mut page, run);
-        outside::compiles(&mut page, run);
-        outside::artifacts(&mut page, run);
+        let whose = |count: fn(&Run) -> usize| Whose::of(report, run, style.pid.is_some(), count);
+        phases::all(&mut page, &whose(phases::told));
+        outside::compiles(&mut page, &whose(|r| r.compiles.len()));
+        outside::artifacts(&mut page, &whose(|r| r.artifacts.len()));
         sites::owners(&mut page, run);
         gpu::all(&mut page, run);
         let chart = timeline::draw(&run.samples, run.wall_s, page.width - MARGIN);
         if !chart.is_empty() {
             page.block("over time", chart);
-            page.lines.push(format!("{:MARGIN$}         █ live heap   ░ rest of the resident memory", ""));
+            let signs = if run.heap.get().is_some() { "█ live heap   ░ rest of the resident memory" } else { "░ resident memory" };
+            page.lines.push(format!("{:MARGIN$}         {signs}", ""));
         }
         processes::threads(&mut page, run);
         advice::all(&mut page, run);
@@ -80,6 +84,46 @@ fn shown_run(report: &Report, pid: Option<u32>) -> Option<&Run> {
     let wanted = report.runs.iter().filter(|r| pid.is_none_or(|p| r.pid == p));
     // `max_by_key` gives the last of equals; parents come first and are the better answer.
     wanted.rev().max_by_key(|r| (peak_resident(r), r.heap.peak_bytes.0))
+}
+
+/// Whose phases, compilations or files are shown: those of the process that has most, unless one was asked for.
+struct Whose<'a> {
+    run: &'a Run,
+    /// It is not the process that the rest of the screen is of.
+    other: bool,
+    /// How many more processes have some.
+    more: usize,
+}
+
+impl<'a> Whose<'a> {
+    fn of(report: &'a Report, shown: &'a Run, asked: bool, count: fn(&Run) -> usize) -> Whose<'a> {
+        if asked {
+            return Whose { run: shown, other: false, more: 0 };
+        }
+        let most = report.runs.iter().rev().max_by_key(|r| count(r)).filter(|r| count(r) > count(shown));
+        let run = most.unwrap_or(shown);
+        let same = |r: &Run| (&r.host, r.pid) == (&run.host, run.pid);
+        let mut others: Vec<(&str, u32)> =
+            report.runs.iter().filter(|r| count(r) > 0 && !same(r)).map(|r| (r.host.as_str(), r.pid)).collect();
+        others.sort_unstable();
+        others.dedup();
+        Whose { run, other: (&run.host, run.pid) != (&shown.host, shown.pid), more: others.len() }
+    }
+
+    /// Whose they are, behind a headline.
+    fn said(&self) -> String {
+        let command = super::table::cut(&self.run.command.join(" "), COMMAND_WIDTH);
+        if self.other { format!(" · of process {} ({command})", self.run.pid) } else { String::new() }
+    }
+
+    /// How to see those of the others.
+    fn others(&self, page: &mut Page) {
+        if self.more > 0 {
+            let who =
+                if self.more == 1 { "1 other process has".into() } else { format!("{} other processes have", count(self.more as u64)) };
+            page.say("", format!("{who} some too: `--pid PID` shows them, or --json"));
+        }
+    }
 }
 
 /// The largest figure that anyone saw: sampled, the process's own high-water mark, the one from outside.

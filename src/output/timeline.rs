@@ -10,7 +10,7 @@ const LABEL: usize = 8;
 /// The chart, one string a line: full cells are live heap, shaded ones the rest of the resident memory. Empty for fewer than two samples.
 pub fn draw(samples: &[Sample], wall_s: f64, width: usize) -> Vec<String> {
     let columns = width.saturating_sub(LABEL + 2).clamp(16, 200);
-    let top = samples.iter().map(|s| s.rss.0.max(s.heap.0)).max().unwrap_or(0);
+    let top = samples.iter().map(|s| s.rss.0.max(heap_of(s))).max().unwrap_or(0);
     let end = samples.last().map_or(0.0, |s| s.t_s).max(wall_s);
     if samples.len() < 2 || top == 0 || end <= 0.0 {
         return Vec::new();
@@ -35,12 +35,16 @@ fn label(row: usize, top: u64) -> String {
 }
 
 /// The most in each stretch of time; a stretch without a sample shows the one before.
+fn heap_of(s: &Sample) -> u64 {
+    s.heap.map_or(0, |b| b.0)
+}
+
 fn bins(samples: &[Sample], end: f64, columns: usize) -> Vec<(u64, u64)> {
     let mut bins: Vec<Option<(u64, u64)>> = vec![None; columns];
     for s in samples {
         let at = ((s.t_s / end * columns as f64) as usize).min(columns - 1);
         let (rss, heap) = bins[at].unwrap_or_default();
-        bins[at] = Some((rss.max(s.rss.0), heap.max(s.heap.0)));
+        bins[at] = Some((rss.max(s.rss.0), heap.max(heap_of(s))));
     }
     let mut last = (0, 0);
     bins.into_iter()
@@ -72,7 +76,7 @@ mod tests {
     #[test]
     fn a_ramp_rises_and_the_heap_is_inside_it() {
         let samples: Vec<Sample> =
-            (0..=40).map(|i| Sample { t_s: i as f64 / 4.0, rss: Bytes(i << 20), heap: Bytes(i << 19), maps: Bytes(0) }).collect();
+            (0..=40).map(|i| Sample { t_s: i as f64 / 4.0, rss: Bytes(i << 20), heap: Some(Bytes(i << 19)), maps: None }).collect();
         let chart = draw(&samples, 10.0, 50);
         assert_eq!(chart.len(), ROWS + 1);
         assert!(chart[0].starts_with("40.0 MiB ┤") && chart[0].ends_with('░'), "{chart:#?}");

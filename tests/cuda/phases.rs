@@ -18,5 +18,9 @@ fn a_phase_has_its_own_device_memory_and_transfers() {
         assert_eq!(of("load"), [4.0, 4.0, 0.0, 3.0, 0.0]);
         assert_eq!(of("compute"), [15.0, 0.0, 2.0, 2.0, 4.0]);
         assert_eq!(of("store"), [4.0, -4.0, 0.0, 0.0, 4.0]);
+        // The driver's own start, and that of its first context.
+        let start = phases.iter().find(|p| p["name"] == "CUDA start").expect("the phase");
+        assert_eq!((&start["source"], &start["count"], &start["open"]), (&"process".into(), &2.into(), &0.into()));
+        assert!(start["end_s"].as_f64() <= phases[0]["begin_s"].as_f64() && phases[0]["name"] == "load", "{start}");
     }
 }

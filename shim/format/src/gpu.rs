@@ -11,7 +11,7 @@
 //! A NAME record has text instead: seven bytes a word, low byte first.
 
 /// Driver calls that are events, by the name without the suffixes of their versions. New ones at the end.
-pub const CALLS: [&str; 118] = [
+pub const CALLS: [&str; 120] = [
     "cuArray3DCreate",
     "cuArrayCreate",
     "cuArrayDestroy",
@@ -130,6 +130,8 @@ pub const CALLS: [&str; 118] = [
     "cuptiActivityRegisterCallbacks_v2",
     "cuptiSubscribe",
     "cuptiSubscribe_v2",
+    "cuInit",
+    "cuDevicePrimaryCtxRetain",
 ];
 
 /// Number where a row is of no call: what is seen beside them.

@@ -43,6 +43,15 @@ pub enum Source {
     Auto = 7,
 }
 
+/// Marks of [`Source::Process`]: `main` is next, a Python script has begun, `exit` was called.
+pub const MAIN: &str = "main";
+/// See [`MAIN`].
+pub const SCRIPT: &str = "script";
+/// See [`MAIN`].
+pub const EXIT: &str = "exit";
+/// The phase of [`Source::Process`] in which a CUDA driver sets itself or its first context up.
+pub const CUDA_START: &str = "CUDA start";
+
 /// What a note says after a rule for Python functions.
 pub const UNMET: &str = " (MEMSHIM_PHASE_PY): no function of that name ran";
 

@@ -3,7 +3,7 @@
 
 /// In alphabetical order.
 #[rustfmt::skip]
-pub const NOT_HOOKED: [&str; 373] = [
+pub const NOT_HOOKED: [&str; 371] = [
     "cuArray3DGetDescriptor", "cuArrayGetDescriptor", "cuArrayGetMemoryRequirements", "cuArrayGetPlane", "cuArrayGetSparseProperties",
     "cuCheckpointOperationComplete", "cuCheckpointProcessCheckpoint", "cuCheckpointProcessGetRestoreThreadId",
     "cuCheckpointProcessGetState", "cuCheckpointProcessLock", "cuCheckpointProcessRestore", "cuCheckpointProcessUnlock",
@@ -21,7 +21,7 @@ pub const NOT_HOOKED: [&str; 373] = [
     "cuDeviceGetHostAtomicCapabilities", "cuDeviceGetLuid", "cuDeviceGetMemPool", "cuDeviceGetName", "cuDeviceGetNvSciSyncAttributes",
     "cuDeviceGetP2PAtomicCapabilities", "cuDeviceGetP2PAttribute", "cuDeviceGetPCIBusId", "cuDeviceGetProperties",
     "cuDeviceGetTexture1DLinearMaxWidth", "cuDeviceGetUuid", "cuDeviceGraphMemTrim", "cuDevicePrimaryCtxGetState",
-    "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxSetFlags", "cuDeviceRegisterAsyncNotification", "cuDeviceSetGraphMemAttribute",
+    "cuDevicePrimaryCtxSetFlags", "cuDeviceRegisterAsyncNotification", "cuDeviceSetGraphMemAttribute",
     "cuDeviceSetMemPool", "cuDeviceTotalMem", "cuDeviceUnregisterAsyncNotification", "cuDriverGetVersion", "cuEventCreate",
     "cuEventDestroy", "cuEventElapsedTime", "cuEventQuery", "cuEventRecord", "cuEventRecordWithFlags",
     "cuExternalMemoryGetMappedMipmappedArray", "cuFabricCpyBatchAsync", "cuFlushGPUDirectRDMAWrites", "cuFuncGetAttribute",
@@ -47,7 +47,7 @@ pub const NOT_HOOKED: [&str; 373] = [
     "cuGraphRetainUserObject", "cuGraphicsMapResources", "cuGraphicsResourceGetMappedMipmappedArray",
     "cuGraphicsResourceGetMappedPointer", "cuGraphicsResourceSetMapFlags", "cuGraphicsSubResourceGetMappedArray",
     "cuGraphicsUnmapResources", "cuGraphicsUnregisterResource", "cuGreenCtxCreate", "cuGreenCtxDestroy", "cuGreenCtxGetDevResource",
-    "cuGreenCtxGetId", "cuGreenCtxRecordEvent", "cuGreenCtxWaitEvent", "cuImportExternalSemaphore", "cuInit", "cuIpcGetEventHandle",
+    "cuGreenCtxGetId", "cuGreenCtxRecordEvent", "cuGreenCtxWaitEvent", "cuImportExternalSemaphore", "cuIpcGetEventHandle",
     "cuIpcGetMemHandle", "cuIpcOpenEventHandle", "cuKernelGetAttribute", "cuKernelGetFunction", "cuKernelGetLibrary",
     "cuKernelGetName", "cuKernelGetParamCount", "cuKernelGetParamInfo", "cuKernelSetAttribute", "cuKernelSetCacheConfig", "cuLaunch",
     "cuLaunchCooperativeKernelMultiDevice", "cuLaunchGrid", "cuLaunchGridAsync", "cuLaunchHostFunc", "cuLibraryEnumerateKernels",

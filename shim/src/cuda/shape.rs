@@ -2,6 +2,7 @@
 
 use super::call::Call;
 use super::{graphs, kernels, memory, state, streams, transfers};
+use crate::phases::process::{self, Driver};
 use memshim_format::gpu::graph;
 
 /// Ways to get memory: where the address goes and where the size stands.
@@ -70,6 +71,8 @@ pub enum Shape {
     PoolChange,
     /// (free*, total*)
     MemGetInfo,
+    /// (…): the driver sets itself or a context up.
+    Start(Driver),
     /// (context*, …)
     CtxCreate,
     /// (context)
@@ -180,7 +183,8 @@ pub unsafe fn run(c: &Call) -> i32 {
             Shape::PoolDestroy => state::pool_ends(c),
             Shape::PoolChange => state::pool_changes(c),
             Shape::MemGetInfo => state::asked(c),
-            Shape::CtxCreate => memory::context_created(c),
+            Shape::Start(driver) => process::starting(driver, || c.make()),
+            Shape::CtxCreate => process::starting(Driver::Context, || memory::context_created(c)),
             Shape::CtxDestroy => memory::context_ends(c, Some(c.word(0) as u64)),
             Shape::PrimaryEnd => memory::context_ends(c, None),
             Shape::Copy(way, to, from, bytes, stream) => transfers::linear(c, way, to, from, bytes, stream),

@@ -13,6 +13,7 @@
 
 use super::call::{self, Entry, Flavour, Hook};
 use super::shape::{Form::*, Shape, Shape::*, Way::*};
+use crate::phases::process::Driver;
 use core::sync::atomic::AtomicUsize;
 use memshim_format::gpu::{self, class};
 
@@ -107,6 +108,7 @@ entries! {
     cuDevicePrimaryCtxRelease_v2: cuDevicePrimaryCtxRelease 11000 Plain six PrimaryEnd;
     cuDevicePrimaryCtxReset: cuDevicePrimaryCtxReset 7000 Plain six PrimaryEnd;
     cuDevicePrimaryCtxReset_v2: cuDevicePrimaryCtxReset 11000 Plain six PrimaryEnd;
+    cuDevicePrimaryCtxRetain: cuDevicePrimaryCtxRetain 7000 Plain six Start(Driver::Context);
     cuEventSynchronize: cuEventSynchronize 2000 Plain six HostWait;
     cuExternalMemoryGetMappedBuffer: cuExternalMemoryGetMappedBuffer 10000 Plain six Alloc(ExternalBuffer);
     cuGetProcAddress: cuGetProcAddress 11030 Plain six Lookup;
@@ -142,6 +144,7 @@ entries! {
     cuGraphUpload_ptsz: cuGraphUpload 11010 PerThread six GraphUpload;
     cuGreenCtxStreamCreate: cuGreenCtxStreamCreate 12050 Plain six StreamCreate;
     cuImportExternalMemory: cuImportExternalMemory 10000 Plain six Alloc(External);
+    cuInit: cuInit 2000 Plain six Start(Driver::Init);
     cuIpcCloseMemHandle: cuIpcCloseMemHandle 4010 Plain six Free(class::IPC);
     cuIpcOpenMemHandle: cuIpcOpenMemHandle 4010 Plain wide Alloc(Ipc);
     cuIpcOpenMemHandle_v2: cuIpcOpenMemHandle 11000 Plain wide Alloc(Ipc);

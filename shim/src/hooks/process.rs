@@ -2,6 +2,7 @@
 
 use super::heap::{call_real, ready};
 use crate::lane::{Hot, push};
+use crate::phases::process::exit_begins;
 use crate::real::REAL;
 use crate::sys::{self, sys};
 use crate::{init, thread_stacks, writer};
@@ -153,9 +154,47 @@ alone! {
     setns(fd: c_int, flags: c_int);
 }
 
-/// The exec family only has something done before it; arguments, also variable ones, stay where they are.
-macro_rules! execs {
-    ($($name:ident, $slot:ident;)*) => {
+/// The program's `main`, for [`main_next`].
+static mut MAIN: *const c_void = core::ptr::null();
+
+/// # Safety
+/// As the C library's function, which the program's first instructions call. `main` is called with nothing of ours on the stack.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub unsafe extern "C" fn __libc_start_main(
+    main: *const c_void,
+    argc: c_int,
+    argv: *const *const c_char,
+    init: *const c_void,
+    fini: *const c_void,
+    loader: *const c_void,
+    stack: *const c_void,
+) -> c_int {
+    ready();
+    // SAFETY: one thread of the program's; passed on as called.
+    unsafe {
+        MAIN = main;
+        let main = if init::is_recording() { main_next as *const c_void } else { main };
+        call_real!(__libc_start_main(main, argc, argv, init, fini, loader, stack), -1)
+    }
+}
+
+/// Stands for `main`: says that it begins and goes on there. The arguments and the stack stay as they are.
+#[unsafe(naked)]
+unsafe extern "C" fn main_next() {
+    naked_asm!(
+        "push rdi", "push rsi", "push rdx",
+        "call {begins}",
+        "pop rdx", "pop rsi", "pop rdi",
+        "jmp qword ptr [rip + {main}]",
+        begins = sym crate::phases::process::main_begins,
+        main = sym MAIN,
+    );
+}
+
+/// The exit call and the exec family only have something done before them; arguments, also variable ones, stay where they are.
+macro_rules! before {
+    ($($name:ident, $slot:ident, $before:path;)*) => {
         $(
             static mut $slot: *const c_void = core::ptr::null();
 
@@ -169,7 +208,7 @@ macro_rules! execs {
                     "call {before}",
                     "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
                     "jmp qword ptr [rip + {slot}]",
-                    before = sym init::before_exec,
+                    before = sym $before,
                     slot = sym $slot,
                 );
             }
@@ -182,13 +221,14 @@ macro_rules! execs {
         }
     };
 }
-execs! {
-    execve, REAL_EXECVE;
-    execv, REAL_EXECV;
-    execvp, REAL_EXECVP;
-    execvpe, REAL_EXECVPE;
-    execl, REAL_EXECL;
-    execlp, REAL_EXECLP;
-    execle, REAL_EXECLE;
-    fexecve, REAL_FEXECVE;
+before! {
+    exit, REAL_EXIT, exit_begins;
+    execve, REAL_EXECVE, init::before_exec;
+    execv, REAL_EXECV, init::before_exec;
+    execvp, REAL_EXECVP, init::before_exec;
+    execvpe, REAL_EXECVPE, init::before_exec;
+    execl, REAL_EXECL, init::before_exec;
+    execlp, REAL_EXECLP, init::before_exec;
+    execle, REAL_EXECLE, init::before_exec;
+    fexecve, REAL_FEXECVE, init::before_exec;
 }

@@ -52,6 +52,8 @@ macro_rules! for_each_hook {
     _exit(code: c_int) -> (), process;
     _Exit(code: c_int) -> (), process;
     quick_exit(code: c_int) -> (), process;
+    exit(code: c_int) -> (), process;
+    __libc_start_main(main: *const c_void, argc: c_int, argv: *const *const c_char, init: *const c_void, fini: *const c_void, loader: *const c_void, stack: *const c_void) -> c_int, process;
     execve(path: *const c_char, argv: *const *const c_char, env: *const *const c_char) -> c_int, exec;
     execv(path: *const c_char, argv: *const *const c_char) -> c_int, exec;
     execvp(path: *const c_char, argv: *const *const c_char) -> c_int, exec;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::Frame;
 use crate::model::units::Bytes;
 
 /// A phase by its name and what was around it: all times that it was on together. Times are seconds; those called `…_s` alone since the run's start.
@@ -25,30 +26,36 @@ pub struct Phase {
     pub self_wall_s: f64,
     pub latency: Latency,
     /// Live when it began first.
-    pub heap_begin_bytes: Bytes,
+    pub heap_begin_bytes: Option<Bytes>,
     /// Most live at once in the process while it was on. Full mode: requested; fast mode: usable, wrong by
-    /// at most the bound, slack of blocks included; so are the others of the heap.
-    pub heap_peak_bytes: Bytes,
+    /// at most the bound, slack of blocks included; so are the others of the heap. They are `null` where the process was only watched from outside,
+    /// and of child processes.
+    pub heap_peak_bytes: Option<Bytes>,
     /// `null`: not known.
     pub heap_peak_bound_bytes: Option<Bytes>,
     /// When the time with that peak began and ended.
     pub peak_begin_s: f64,
     pub peak_end_s: f64,
     /// What it left behind: live at its ends less live at its begins.
-    pub heap_persistent_bytes: i64,
+    pub heap_persistent_bytes: Option<i64>,
     /// What it needed only meanwhile: its highest peak above what was live both before or after it.
-    pub heap_transient_bytes: Bytes,
+    pub heap_transient_bytes: Option<Bytes>,
     pub rss_peak_bytes: Option<Bytes>,
     pub rss_persistent_bytes: Option<i64>,
-    /// Committed maps of all classes.
-    pub map_peak_bytes: Bytes,
-    pub map_persistent_bytes: i64,
+    /// Committed maps of all classes; `null` as those of the heap are.
+    pub map_peak_bytes: Option<Bytes>,
+    pub map_persistent_bytes: Option<i64>,
     /// On all devices together.
     pub gpu_peak_bytes: Option<Bytes>,
     pub gpu_persistent_bytes: Option<i64>,
     pub pinned_peak_bytes: Option<Bytes>,
     /// Most resident at once of the processes that were started in it.
     pub children_peak_bytes: Option<Bytes>,
+    /// Whose what it left behind is: what was allocated in it and live at its last end, by call site; of a ramp of the curve, what each site held
+    /// more at its end than at its begin. `null`: no call stacks were recorded, or of this phase it is not known.
+    pub left: Option<PhaseSites>,
+    /// Whose what it needed only meanwhile is: allocated in it, live at its highest peak, and gone at the end after that.
+    pub meanwhile: Option<PhaseSites>,
     /// What it leaves behind each time: the median of all slopes between two of its ends; `null` below three times.
     pub growth_per_count_bytes: Option<f64>,
     /// Median time for one of the `--units`.
@@ -73,6 +80,33 @@ pub struct Phase {
     /// When it was on, for the job's sake.
     #[serde(skip)]
     pub spans: Vec<(f64, f64)>,
+}
+
+/// Call sites of a phase; figures estimated from samples have standard errors.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PhaseSites {
+    /// Of all sites.
+    pub bytes: Bytes,
+    pub stderr_bytes: f64,
+    pub sites: u64,
+    /// The largest, at most [`PHASE_SITES_SHOWN`].
+    pub top: Vec<PhaseSite>,
+}
+
+/// See [`PhaseSites`].
+pub const PHASE_SITES_SHOWN: usize = 5;
+
+/// See [`PhaseSites`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PhaseSite {
+    pub bytes: Bytes,
+    pub allocs: u64,
+    /// 0 where every call is an event.
+    pub stderr_bytes: f64,
+    /// Index in `frames` of the innermost one that is the program's own.
+    pub owner: Option<usize>,
+    /// Innermost first.
+    pub frames: Vec<Frame>,
 }
 
 /// What one unit of a step's work costs.

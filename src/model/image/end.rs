@@ -76,7 +76,7 @@ impl Image {
         let last = self.edges.last().max(Some(self.end.last_t.0)).unwrap_or(0);
         self.edges.feed(u64::MAX, &mut self.phases);
         self.phases.close_open(last);
-        self.heap.expect(&mut self.phases.due);
+        self.heap.expect(&mut self.phases.due, &mut self.phases.turns);
         let mut nobody = ThreadBook::default();
         let threads = if self.header.mode == "full" { &mut self.threads } else { &mut nobody };
         let (mut heap, kinds, totals) = self.heap.finish(self.stacks.sites(), threads);

@@ -47,8 +47,8 @@ impl PhaseBook {
     pub fn note_most(&mut self, metric: Metric, t: u64, level: i64, most: i64) {
         let levels = &mut self.levels[metric as usize];
         levels.note_most(t, level, most);
-        if self.edges.is_empty() && !self.late_edges {
-            levels.forget_old();
+        if !self.late_edges {
+            levels.join_old(self.edges.last().map(|e| e.t));
         }
     }
 }

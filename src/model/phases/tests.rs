@@ -90,3 +90,30 @@ fn what_a_spool_says_again_counts_once() {
     }
     assert_eq!(shown(book), [("a".into(), 10, 20, 0, true)]);
 }
+
+#[test]
+fn what_a_process_does_as_such_is_nobodys_inner_phase() {
+    const PROCESS: u8 = 6;
+    let mut book = PhaseBook::default();
+    for (number, text) in [(1, "main"), (2, "script"), (3, "exit"), (4, "solve"), (5, "tomorrow's")] {
+        name(number, "", text).into_iter().for_each(|n| book.add(n, false));
+    }
+    book.process_begins(5);
+    for e in [
+        row(What::Mark, 10, PROCESS, 1),
+        row(What::Begin, 20, 5, 4),
+        row(What::Mark, 30, PROCESS, 2),
+        row(What::Mark, 31, PROCESS, 2),
+        row(What::Mark, 32, PROCESS, 5),
+        row(What::Mark, 33, 5, 1),
+        row(What::End, 40, 5, 0),
+        row(What::Mark, 50, PROCESS, 3),
+    ] {
+        book.add(PhaseRow::Edge(e), false);
+    }
+    book.close_open(70);
+    let marks: Vec<u64> = book.marks.iter().map(|m| m.0).collect();
+    assert_eq!(marks, [32, 33], "those that are not known here, and those of others");
+    let want = [("start-up", 5, 10, 0), ("imports", 10, 30, 0), ("solve", 20, 40, 0), ("exit handlers", 50, 70, 0)];
+    assert_eq!(shown(book), want.map(|(name, begin, end, inner)| (name.to_owned(), begin, end, inner, true)));
+}

@@ -57,10 +57,11 @@ fn composition(p: &AtPeak, forked: bool) -> Vec<String> {
     let mut t = Table::with_text_last();
     let share = |n: u64| percent(n as f64, p.rss.0 as f64);
     t.row([format!("at {}", seconds(p.t_s)), iec(p.rss.0), "100 %".into(), "resident, made of".into()]);
+    let of = |bytes: Option<crate::model::units::Bytes>| bytes.map_or(0, |b| b.0);
     let parts = [
-        ("heap", p.heap.0, if forked { "live blocks, those inherited at the fork too" } else { "live blocks of malloc and its like" }),
-        ("anon maps", p.maps_anon.0, "committed by the program's own mmap"),
-        ("brk", p.brk.0, "moved by the program itself"),
+        ("heap", of(p.heap), if forked { "live blocks, those inherited at the fork too" } else { "live blocks of malloc and its like" }),
+        ("anon maps", of(p.maps_anon), "committed by the program's own mmap"),
+        ("brk", of(p.brk), "moved by the program itself"),
         ("stack", p.stack.0, "of the first thread"),
         ("file", p.file.0, "programs, libraries, mapped files"),
         ("shared", p.shmem.0, "shared memory"),
@@ -68,8 +69,16 @@ fn composition(p: &AtPeak, forked: bool) -> Vec<String> {
     for (name, bytes, what) in parts.into_iter().filter(|(_, b, _)| *b > 0) {
         t.row([format!("  {name}"), iec(bytes), share(bytes), what.into()]);
     }
-    let why = if p.unaccounted < 0 { "counted above, never touched" } else { "the allocator's own, libraries' data" };
-    t.row(["  unaccounted".into(), iec_signed(p.unaccounted), percent_signed(p.unaccounted, p.rss.0), why.into()]);
+    match p.unaccounted {
+        Some(rest) => {
+            let why = if rest < 0 { "counted above, never touched" } else { "the allocator's own, libraries' data" };
+            t.row(["  unaccounted".into(), iec_signed(rest), percent_signed(rest, p.rss.0), why.into()]);
+        }
+        None => {
+            let anon = p.anon.less(p.stack).0;
+            t.row(["  private".into(), iec(anon), share(anon), "heap, maps, libraries' data: not told apart from outside".into()]);
+        }
+    }
     if p.hugetlb.0 > 0 {
         t.row(["  hugetlb".into(), iec(p.hugetlb.0), String::new(), "huge pages, not part of resident".into()]);
     }
@@ -209,7 +218,7 @@ fn python(page: &mut Page, run: &Run) {
 }
 
 fn maps(page: &mut Page, run: &Run) {
-    let m = &run.maps;
+    let Some(m) = run.maps.get() else { return };
     let mut t = Table::new();
     t.row(["maps", "peak committed", "at the end", "reserved"]);
     let b = &m.brk;

@@ -1,14 +1,15 @@
 //! What compilers said, and the files that appeared.
 
-use super::Page;
-use crate::analyze::report::{Compile, Run};
+use super::{Page, Whose};
+use crate::analyze::report::Compile;
 use crate::output::table::{Table, cut};
 use crate::output::units::{count, iec, seconds};
 
 const SHOWN: usize = 8;
 const NAME_WIDTH: usize = 48;
 
-pub fn compiles(page: &mut Page, run: &Run) {
+pub fn compiles(page: &mut Page, whose: &Whose) {
+    let run = whose.run;
     if run.compiles.is_empty() {
         return;
     }
@@ -20,7 +21,7 @@ pub fn compiles(page: &mut Page, run: &Run) {
         n => format!("{} functions", count(n as u64)),
     };
     let line = format!("{} compilations of {functions} in {}, {} of them again", count(n(|c| c.count)), seconds(time), count(again));
-    page.block("COMPILES", [line]);
+    page.block("COMPILES", [line + &whose.said()]);
     let mut t = Table::new();
     t.row(["function", "by", "times", "again", "took", "for"]);
     for c in run.compiles.iter().take(SHOWN) {
@@ -34,17 +35,19 @@ pub fn compiles(page: &mut Page, run: &Run) {
     if run.compiles.len() > SHOWN {
         page.say("", format!("and {} functions that took less (all in --json)", count((run.compiles.len() - SHOWN) as u64)));
     }
+    whose.others(page);
     page.gap();
 }
 
-pub fn artifacts(page: &mut Page, run: &Run) {
+pub fn artifacts(page: &mut Page, whose: &Whose) {
+    let run = whose.run;
     if run.artifacts.is_empty() {
         return;
     }
     let bytes: u64 = run.artifacts.iter().map(|a| a.bytes.0).sum();
     let gone = run.artifacts.iter().filter(|a| a.deleted).count() as u64;
     let gone = if gone > 0 { format!(", {} of them gone again", count(gone)) } else { String::new() };
-    page.block("FILES", [format!("{} written, {}{gone}", count(run.artifacts.len() as u64), iec(bytes))]);
+    page.block("FILES", [format!("{} written, {}{gone}{}", count(run.artifacts.len() as u64), iec(bytes), whose.said())]);
     let mut t = Table::new();
     t.row(["file", "bytes", "lines", "at", "phase"]);
     for a in run.artifacts.iter().take(SHOWN) {
@@ -56,5 +59,6 @@ pub fn artifacts(page: &mut Page, run: &Run) {
     if run.artifacts.len() > SHOWN {
         page.say("", format!("and {} later ones (all in --json)", count((run.artifacts.len() - SHOWN) as u64)));
     }
+    whose.others(page);
     page.gap();
 }

@@ -1,13 +1,21 @@
 //! The phases of a run: what each needed, what it left behind, what it needed only meanwhile.
 
-use super::Page;
+use super::{Page, Whose, peak_resident};
+use crate::analyze::phases::is_of_process;
 use crate::analyze::report::{Phase, Run};
+use crate::analyze::views::label;
 use crate::model::units::Bytes;
+use crate::output::shell;
 use crate::output::table::{Table, cut};
-use crate::output::units::{count, iec, iec_signed, seconds};
+use crate::output::units::{count, iec, iec_signed, percent, seconds};
 use std::collections::HashSet;
 
 const PHASES_SHOWN: usize = 12;
+/// Of the process's own (source `process`), and from which share of the run's time or peak on, seconds and bytes at least.
+const OWN_SHOWN: usize = 4;
+const OWN_SHARE: f64 = 0.05;
+const OWN_S: f64 = 0.1;
+const OWN_BYTES: u64 = 1 << 20;
 const NAME_WIDTH: usize = 34;
 
 /// A column: its title and what stands in it. Of the later ones those are shown that any phase has, and as many as there is room for; what
@@ -22,29 +30,39 @@ const FIRST: [Column; 4] = [
     ("times", |p| Some(count(p.count))),
     ("wall", |p| Some(seconds(p.wall_s))),
     ("heap peak", |p| {
-        let bound = p.heap_peak_bound_bytes.filter(|b| b.0.saturating_mul(100) > p.heap_peak_bytes.0);
-        Some(format!("{}{}", iec(p.heap_peak_bytes.0), bound.map_or(String::new(), |b| format!(" ±{}", iec(b.0)))))
+        let peak = p.heap_peak_bytes?;
+        let bound = p.heap_peak_bound_bytes.filter(|b| b.0.saturating_mul(100) > peak.0);
+        Some(format!("{}{}", iec(peak.0), bound.map_or(String::new(), |b| format!(" ±{}", iec(b.0)))))
     }),
-    ("left behind", |p| Some(iec_signed(p.heap_persistent_bytes))),
+    ("left behind", |p| p.heap_persistent_bytes.map(iec_signed)),
 ];
 
 const MORE: [Column; 9] = [
-    ("meanwhile", |p| bytes(Some(p.heap_transient_bytes))),
+    ("meanwhile", |p| bytes(p.heap_transient_bytes)),
     ("RSS peak", |p| bytes(p.rss_peak_bytes)),
     ("GPU peak", |p| bytes(p.gpu_peak_bytes)),
     ("children", |p| bytes(p.children_peak_bytes)),
     ("H2D", |p| bytes(p.h2d_bytes)),
     ("D2H", |p| bytes(p.d2h_bytes)),
-    ("maps peak", |p| bytes(Some(p.map_peak_bytes))),
+    ("maps peak", |p| bytes(p.map_peak_bytes)),
     ("self", |p| (p.self_wall_s < p.wall_s * 0.99).then(|| seconds(p.self_wall_s))),
     ("pinned", |p| bytes(p.pinned_peak_bytes)),
 ];
 
-pub fn all(page: &mut Page, run: &Run) {
-    if run.phases.is_empty() {
+/// How many somebody told of.
+pub fn told(run: &Run) -> usize {
+    run.phases.iter().filter(|p| !is_of_process(p) && p.source != "auto").count()
+}
+
+pub fn all(page: &mut Page, whose: &Whose) {
+    let run = whose.run;
+    let (own, told): (Vec<&Phase>, Vec<&Phase>) = run.phases.iter().partition(|p| is_of_process(p));
+    let mut shown = chosen(&told, PHASES_SHOWN);
+    let own: Vec<&Phase> = own.into_iter().filter(|p| matters(p, run)).collect();
+    shown.extend(chosen(&own, OWN_SHOWN));
+    if shown.is_empty() {
         return;
     }
-    let shown = chosen(&run.phases);
     let used = |(_, of): &Column| shown.iter().any(|p| of(p).is_some());
     let mut columns: Vec<Column> = FIRST.into_iter().chain(MORE.into_iter().filter(used)).collect();
     let mut t = table(&shown, &columns);
@@ -52,13 +70,32 @@ pub fn all(page: &mut Page, run: &Run) {
         columns.pop();
         t = table(&shown, &columns);
     }
-    page.block("PHASES", [headline(&run.phases)]);
+    page.block("PHASES", [headline(&told) + &whose.said()]);
     page.rows(t);
-    if run.phases.len() > shown.len() {
-        page.say("", format!("and {} that took less time (all in --json)", count((run.phases.len() - shown.len()) as u64)));
+    if told.len() + own.len() > shown.len() {
+        page.say("", format!("and {} that took less time (all in --json)", count((told.len() + own.len() - shown.len()) as u64)));
     }
+    left(page, &shown, run);
     steps(page, run);
+    whose.others(page);
     page.gap();
+}
+
+/// Whether bytes are a part of others that is worth a line.
+fn part(bytes: u64, of: u64) -> bool {
+    bytes >= OWN_BYTES && bytes as f64 > of as f64 * OWN_SHARE
+}
+
+/// Whether a phase of the process's own says something: it takes a part of the run's time or memory that is worth a line. A single child has
+/// its line among the processes.
+fn matters(p: &Phase, run: &Run) -> bool {
+    let is_child = p.name.starts_with("child ");
+    let left = |bytes: Option<i64>| bytes.map_or(0, i64::unsigned_abs);
+    let heap = [left(p.heap_persistent_bytes), p.heap_transient_bytes.map_or(0, |b| b.0)];
+    let resident = [left(p.rss_persistent_bytes), p.children_peak_bytes.filter(|_| is_child).map_or(0, |b| b.0)];
+    let long = p.wall_s > run.wall_s * OWN_SHARE && p.wall_s >= OWN_S;
+    let large = heap.iter().any(|b| part(*b, run.heap.peak_bytes.0)) || resident.iter().any(|b| part(*b, peak_resident(run)));
+    (long || large) && !(is_child && p.count < 2)
 }
 
 fn table(shown: &[&Phase], columns: &[Column]) -> Table {
@@ -72,19 +109,45 @@ fn table(shown: &[&Phase], columns: &[Column]) -> Table {
 }
 
 /// The phases that took longest, in the order in which they began.
-fn chosen(phases: &[Phase]) -> Vec<&Phase> {
+fn chosen<'a>(phases: &[&'a Phase], most: usize) -> Vec<&'a Phase> {
     let mut longest: Vec<usize> = (0..phases.len()).collect();
     longest.sort_by(|a, b| phases[*b].wall_s.total_cmp(&phases[*a].wall_s));
-    let kept: HashSet<usize> = longest.into_iter().take(PHASES_SHOWN).collect();
-    phases.iter().enumerate().filter(|(i, _)| kept.contains(i)).map(|(_, p)| p).collect()
+    let kept: HashSet<usize> = longest.into_iter().take(most).collect();
+    phases.iter().enumerate().filter(|(i, _)| kept.contains(i)).map(|(_, p)| *p).collect()
 }
 
-fn headline(phases: &[Phase]) -> String {
-    let mut sources: Vec<&str> = phases.iter().map(|p| p.source).collect();
+fn headline(told: &[&Phase]) -> String {
+    let mut sources: Vec<&str> = told.iter().map(|p| p.source).collect();
     sources.sort_unstable();
     sources.dedup();
-    let Some(highest) = phases.iter().max_by_key(|p| (p.heap_peak_bytes, p.path.len())) else { return String::new() };
-    format!("highest heap peak {} in `{}` (told by {})", iec(highest.heap_peak_bytes.0), highest.path.join(" › "), sources.join(", "))
+    let by = if sources.is_empty() { "the process itself".to_owned() } else { sources.join(", ") };
+    let highest =
+        |of: fn(&Phase) -> Option<Bytes>| told.iter().filter_map(|p| Some((of(p)?, p))).max_by_key(|(peak, p)| (*peak, p.path.len()));
+    let (what, found) = match highest(|p| p.heap_peak_bytes) {
+        None => ("resident", highest(|p| p.rss_peak_bytes)),
+        heap => ("heap", heap),
+    };
+    match found {
+        Some((peak, p)) => format!("highest {what} peak {} in `{}` (told by {by})", iec(peak.0), p.path.join(" › ")),
+        None => format!("told by {by}"),
+    }
+}
+
+/// Whose most of what a phase left behind is, of the phase that left most; of a ramp, what made it.
+fn left(page: &mut Page, shown: &[&Phase], run: &Run) {
+    let most = shown.iter().filter_map(|p| Some((p.left.as_ref()?, p))).max_by_key(|(left, _)| left.bytes);
+    let Some((left, p)) = most.filter(|(left, _)| part(left.bytes.0, run.heap.peak_bytes.0)) else { return };
+    let Some(top) = left.top.first() else { return };
+    let who = top.owner.and_then(|at| top.frames.get(at)).or(top.frames.first()).map_or("code without a name".into(), label);
+    let about = if left.stderr_bytes > 0.5 { format!(" ± {}", iec(left.stderr_bytes.round() as u64)) } else { String::new() };
+    let name = p.path.join("/");
+    let line = format!(
+        "`{name}` left {}{about}, {} of it by {who} (--sites --phase {} --left)",
+        iec(left.bytes.0),
+        percent(top.bytes.0 as f64, left.bytes.0 as f64),
+        shell::quoted(&name)
+    );
+    page.say("", line);
 }
 
 /// What is to be said of those that repeat: leaks, and times that stand out.

@@ -45,7 +45,8 @@ fn tree(report: &Report, shown: Option<&Run>, room: usize) -> Vec<String> {
         let rank = p.biggest.rank.map(|r| format!(" rank {r}")).unwrap_or_default();
         let pid = format!("{}{}{rank}{}", "  ".repeat(p.depth.min(8)), p.biggest.pid, if here { " *" } else { "" });
         let command = cut(&p.biggest.command.join(" "), COMMAND_WIDTH.min(room.saturating_sub(OTHER_COLUMNS)));
-        t.row([pid, iec(p.peak), iec(p.biggest.heap.peak_bytes.0), short_end(p.last), command]);
+        let heap = p.biggest.heap.get().map_or("–".into(), |heap| iec(heap.peak_bytes.0));
+        t.row([pid, iec(p.peak), heap, short_end(p.last), command]);
     }
     let mut lines = t.lines();
     if processes.len() > kept.len() {
@@ -135,7 +136,7 @@ pub fn threads(page: &mut Page, run: &Run) {
         t.row([th.tid.to_string(), iec(th.bytes.0), share, iec(th.peak_bytes.0), count(th.allocs), th.name.clone()]);
     }
     let mut lines = t.lines();
-    let rest = run.threads_total.saturating_sub(THREADS_SHOWN as u64);
+    let rest = run.threads_total.unwrap_or(0).saturating_sub(THREADS_SHOWN as u64);
     if rest > 0 {
         lines.push(format!("and {} more", count(rest)));
     }

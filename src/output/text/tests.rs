@@ -12,7 +12,7 @@ fn run(pid: u32, mib: u64) -> Run {
         wall_s: 12.0,
         cpu_s: Some(6.0),
         end: End { kind: EndKind::Exited, code: Some(3), ..End::default() },
-        events: Events { counted: 12, recorded: 12, single: 12, ..Events::default() },
+        events: Events { counted: 12, recorded: 12, single: 12, ..Events::default() }.into(),
         heap: Heap {
             seen: true,
             allocs: 6,
@@ -21,15 +21,16 @@ fn run(pid: u32, mib: u64) -> Run {
             peak_bytes: Bytes(5 << 20),
             peak_bound_bytes: Some(Bytes(0)),
             ..Heap::default()
-        },
+        }
+        .into(),
         rss: Rss {
             peak_bytes: Bytes(mib << 20),
             hwm_bytes: Some(Bytes(mib << 20)),
             at_peak: Some(AtPeak {
                 rss: Bytes(mib << 20),
-                heap: Bytes(5 << 20),
+                heap: Some(Bytes(5 << 20)),
                 file: Bytes(8 << 20),
-                unaccounted: (mib as i64 - 13) << 20,
+                unaccounted: Some((mib as i64 - 13) << 20),
                 ..AtPeak::default()
             }),
             ..Rss::default()
@@ -102,7 +103,7 @@ fn lost_events_and_missing_things_are_said() {
 #[test]
 fn without_utf8_the_screen_is_ascii() {
     let mut r = run(7, 20);
-    r.samples = (0..9).map(|i| Sample { t_s: f64::from(i), rss: Bytes(20 << 20), heap: Bytes(5 << 20), maps: Bytes(0) }).collect();
+    r.samples = (0..9).map(|i| Sample { t_s: f64::from(i), rss: Bytes(20 << 20), heap: Some(Bytes(5 << 20)), maps: None }).collect();
     let text = screen(&Report { runs: vec![r], ..Report::default() }, false);
     assert!(text.is_ascii(), "{text}");
 }
@@ -127,7 +128,7 @@ fn eighty_columns_are_enough() {
     r.heap.temporary_allocs = Some(100_000_000);
     r.heap.by_function =
         (0..6).map(|i| (format!("function_{i}"), Function { allocs: 1_234_567, frees: Some(1), bytes: Bytes(9_999_999_999) })).collect();
-    r.events = Events { counted: 123_456_789, recorded: 123_456_780, single: 12_345, lost: 9, unknown_frees: 123_456, failed: 7 };
+    r.events = Events { counted: 123_456_789, recorded: 123_456_780, single: 12_345, lost: 9, unknown_frees: 123_456, failed: 7 }.into();
     r.missing.push(Missing {
         what: "single calls from then on (totals only)".into(),
         count: 12,

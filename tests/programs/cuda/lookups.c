@@ -61,7 +61,7 @@ static int with_driver(char **args)
     library = dlopen(beside("libcuda.so.1"), RTLD_NOW | RTLD_LOCAL);
     need(library, "%s", dlerror());
     say("by handle", dlsym(library, "cuMemAlloc_v2"));
-    say("not hooked", dlsym(library, "cuInit"));
+    say("not hooked", dlsym(library, "cuDriverGetVersion"));
     say("not there", dlsym(library, "cuMemAlloc_v9"));
     say("a prefix", dlsym(library, "cuMem"));
     /* A library of its own scope has the driver in it, the program has not. */

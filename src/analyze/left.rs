@@ -1,0 +1,133 @@
+//! Whose what a phase left behind is, and what it needed only meanwhile: the largest call sites of each.
+
+use std::collections::HashMap;
+
+use super::owner::{self, Own};
+use super::report::{Frame, PHASE_SITES_SHOWN, Phase, PhaseSite, PhaseSites};
+use super::sites::Sums;
+use super::sources;
+use super::stacks::{FrameTable, Names, Resolver, Stack};
+use super::{Options, phases::is_of_process};
+use crate::model::image::ImageEnd;
+use crate::model::sites::Balance;
+use crate::model::units::{Bytes, whole};
+
+/// Phases whose sites are listed; of further ones those that left least have none.
+const PHASES_SHOWN: usize = 200;
+
+/// Fills in the sites of an image's phases.
+pub fn complete(image: &ImageEnd, phases: &mut [Phase], names: &Names, table: &mut FrameTable, options: &Options) {
+    if image.heap.sites.is_none() {
+        return;
+    }
+    let mut order: Vec<usize> = (0..phases.len()).filter(|at| knows(image, &phases[*at])).collect();
+    let size = |p: &Phase| p.heap_persistent_bytes.map_or(0, i64::unsigned_abs).max(p.heap_transient_bytes.map_or(0, |b| b.0));
+    order.sort_by_key(|at| std::cmp::Reverse(size(&phases[*at])));
+    order.truncate(PHASES_SHOWN);
+    let mut resolver = sources::resolver(image, names, options);
+    for at in order {
+        let phase = &mut phases[at];
+        let [left, meanwhile] = balances(image, phase).map(|sites| {
+            let rows = sources::merged(sites.into_iter().map(|(site, held)| sums(image, site, held)).collect(), &mut resolver, table);
+            of(rows, table)
+        });
+        phase.left = Some(left);
+        phase.meanwhile = Some(meanwhile).filter(|_| phase.source != "auto");
+    }
+}
+
+/// Whether anything is known of a phase's sites.
+fn knows(image: &ImageEnd, phase: &Phase) -> bool {
+    match phase.source {
+        "auto" => phase.name == "ramp",
+        _ => !is_of_process(phase) || image.phases.paths.iter().zip(0u32..).any(|(p, at)| is(p, phase) && has(image, at)),
+    }
+}
+
+fn is(path: &crate::model::phases::Path, phase: &Phase) -> bool {
+    path.source == phase.source && path.names == phase.path
+}
+
+fn has(image: &ImageEnd, path: u32) -> bool {
+    image.heap.left.iter().any(|l| l.path == path)
+}
+
+/// What each site held of a phase: left, and needed meanwhile.
+pub fn balances(image: &ImageEnd, phase: &Phase) -> [Vec<(u32, Balance)>; 2] {
+    if phase.source == "auto" {
+        let t = |s: f64| image.header.mono_ns.saturating_add((s.max(0.0) * 1e9) as u64);
+        let grown = image.heap.sites.as_ref().map(|ends| ends.curve.grown(t(phase.begin_s), t(phase.end_s), &ends.held));
+        return [grown.unwrap_or_default(), Vec::new()];
+    }
+    let mut both: [HashMap<u32, Balance>; 2] = Default::default();
+    let paths: Vec<bool> = image.phases.paths.iter().map(|p| is(p, phase)).collect();
+    for l in image.heap.left.iter().filter(|l| paths.get(l.path as usize) == Some(&true)) {
+        both[0].entry(l.site).or_default().join(l.left);
+        both[1].entry(l.site).or_default().join(l.meanwhile);
+    }
+    both.map(|sites| sites.into_iter().filter(|(_, held)| held.bytes > 0).collect())
+}
+
+/// The phase that is asked for: its name, or `outer/inner`; of several, the one that left most.
+pub fn chosen<'a>(phases: &'a [Phase], wanted: &str) -> Option<&'a Phase> {
+    let fits = |p: &&Phase| p.left.is_some() && (p.name == wanted || p.path.join("/") == wanted);
+    phases.iter().filter(fits).max_by_key(|p| p.left.as_ref().map(|l| l.bytes))
+}
+
+/// What is shown of it, in words that go on `live at `.
+pub fn said(phase: &Phase) -> String {
+    match phase.source {
+        "auto" => format!("the end of the {} and not at its begin", phase.name),
+        _ => format!("the end of `{}` of what was allocated in it", phase.path.join(" › ")),
+    }
+}
+
+/// Puts what a phase left in the place of what rows held; without one, nothing.
+pub fn instead(rows: &mut Vec<(Stack, Sums)>, image: &ImageEnd, phase: Option<&Phase>, resolver: &mut Resolver, table: &mut FrameTable) {
+    let sites = phase.map(|p| balances(image, p)[0].clone()).unwrap_or_default();
+    let left = sources::merged(sites.into_iter().map(|(site, held)| sums(image, site, held)).collect(), resolver, table);
+    let mut left: HashMap<(Stack, Option<u32>), Sums> = left.into_iter().map(|(stack, s)| ((stack, s.thread), s)).collect();
+    for (stack, s) in rows.iter_mut() {
+        let of = left.remove(&(stack.clone(), s.thread)).unwrap_or_default();
+        (s.live_at, s.live_at_blocks, s.live_at_variance) = (of.live_at, of.live_at_blocks, of.live_at_variance);
+    }
+    rows.retain(|(_, s)| s.live_at > 0);
+}
+
+/// A row of the pages of sites, whose live bytes are these.
+pub fn sums(image: &ImageEnd, number: u32, held: Balance) -> (u32, Sums) {
+    let (site, thread) = image.heap.sites.as_ref().map_or((number, None), |ends| ends.site_of(number as usize));
+    let sums =
+        Sums { kind: "heap", thread, live_at: held.bytes, live_at_blocks: held.blocks, live_at_variance: held.variance, ..Sums::default() };
+    (site, sums)
+}
+
+fn of(mut rows: Vec<(Stack, Sums)>, table: &FrameTable) -> PhaseSites {
+    let own = Own::of_all(rows.iter().map(|(stack, _)| stack), table);
+    let variance: f64 = rows.iter().map(|(_, s)| s.live_at_variance).sum();
+    let mut all = PhaseSites {
+        bytes: rows.iter().map(|(_, s)| Bytes::of_balance(s.live_at)).sum(),
+        stderr_bytes: variance.max(0.0).sqrt(),
+        sites: rows.len() as u64,
+        top: Vec::new(),
+    };
+    rows.sort_by_cached_key(|(stack, s)| {
+        let first = stack.frames.first().map(|f| table.get(*f));
+        (std::cmp::Reverse(s.live_at), first.map(|f| (f.function.clone(), f.line, f.addr)))
+    });
+    rows.truncate(PHASE_SITES_SHOWN);
+    all.top = rows
+        .into_iter()
+        .map(|(stack, s)| {
+            let frames: Vec<Frame> = stack.frames.iter().map(|f| table.get(*f).clone()).collect();
+            PhaseSite {
+                bytes: Bytes::of_balance(s.live_at),
+                allocs: whole(s.live_at_blocks),
+                stderr_bytes: s.live_at_variance.max(0.0).sqrt(),
+                owner: owner::of(&frames, own),
+                frames,
+            }
+        })
+        .collect();
+    all
+}

@@ -1,0 +1,97 @@
+//! Edges of phases among the steps of a group: where the replay is cut, which phases are on in a line, and what a function that has returned
+//! still held.
+
+use super::*;
+
+impl Heap {
+    /// The edges that belong to the group being ended, by time; the windows of its batches are split there.
+    pub(super) fn cuts(&mut self, batches: &mut [Batch], end: u64) -> Vec<Cut> {
+        if self.edges.is_empty() {
+            return Vec::new();
+        }
+        let group = self.group.unwrap_or(0);
+        let is_due = |e: &mut HeapEdge| e.place.map_or(e.t <= end, |(_, g, _)| g <= group);
+        let mut due: Vec<HeapEdge> = self.edges.extract_if(.., is_due).collect();
+        due.sort_by_key(|e| e.t);
+        let mut cuts = Vec::with_capacity(due.len());
+        for e in due {
+            let at = |(lane, g, at): (u32, u64, u64)| {
+                let batch = batches.iter().position(|b| b.lane == lane && g == group)?;
+                Some((batch, usize::try_from(at).unwrap_or(usize::MAX).min(batches[batch].steps.len())))
+            };
+            let place = e.place.and_then(at);
+            for (i, b) in batches.iter_mut().enumerate() {
+                match place {
+                    Some((batch, step)) if batch == i => merge::split_at_step(&mut b.windows, step, e.t),
+                    _ => merge::split_at_time(&mut b.windows, e.t),
+                }
+            }
+            cuts.push(Cut { edge: e.edge, t: e.t, place });
+        }
+        cuts
+    }
+
+    /// Which phases are on in a line: from step, number of their set.
+    pub(super) fn on_in(&mut self, ev: &Ev, stamps: &[u64]) -> Vec<(u32, u32)> {
+        let Some(left) = &mut self.left else { return Vec::new() };
+        let steps = usize::try_from(ev.n).unwrap_or(usize::MAX);
+        let mut windows = None;
+        let mut due: Vec<(usize, &Turn)> = Vec::new();
+        for turn in &self.turns {
+            match turn.place {
+                Some((_, group, _)) if group > ev.g => {}
+                Some((lane, group, at)) if (lane, group) == (ev.lane, ev.g) => due.push((usize::try_from(at).unwrap_or(usize::MAX), turn)),
+                _ if turn.t > ev.t1 => {}
+                _ => {
+                    let windows = windows.get_or_insert_with(|| merge::windows(stamps, self.tick_ns, steps, ev.t0, ev.t1));
+                    due.push((merge::steps_until(windows, turn.t), turn));
+                }
+            }
+        }
+        due.sort_by_key(|(step, _)| *step);
+        let mut on = self.on.clone();
+        let mut all = vec![(0, left.set(&on))];
+        for (step, turn) in due {
+            on.turn(turn);
+            all.push((u32::try_from(step).unwrap_or(u32::MAX), left.set(&on)));
+        }
+        all
+    }
+
+    /// Begins and ends of phases in the group being ended, by time, the last first; runs are cut there.
+    pub(super) fn due_turns(&mut self, batches: &mut [Batch], end: u64) -> Vec<(Cut, Turn)> {
+        let group = self.group.unwrap_or(0);
+        let is_due = |turn: &mut Turn| turn.place.map_or(turn.t <= end, |(_, g, _)| g <= group);
+        let mut due: Vec<Turn> = self.turns.extract_if(.., is_due).collect();
+        due.sort_by_key(|turn| turn.t);
+        let mut all = Vec::with_capacity(due.len());
+        for turn in due {
+            self.on.turn(&turn);
+            let place = turn.place.and_then(|(lane, g, at)| {
+                let batch = batches.iter().position(|b| b.lane == lane && g == group)?;
+                Some((batch, usize::try_from(at).unwrap_or(usize::MAX).min(batches[batch].steps.len())))
+            });
+            if let Some((batch, step)) = place {
+                merge::split_at_step(&mut batches[batch].windows, step, turn.t);
+            }
+            all.push((Cut { edge: turn.edge, t: turn.t, place }, turn));
+        }
+        all.reverse();
+        all
+    }
+}
+
+/// Bytes of the blocks allocated since `since` that the lane frees straight after step `at`, before it does anything else, and how many they
+/// are: what the frame of a function that has just returned still held.
+pub(super) fn settling(own: &[Ending], steps: &Steps, at: u64, since: u64) -> (i64, u64) {
+    let at = usize::try_from(at).unwrap_or(usize::MAX);
+    let first = own.partition_point(|e| (e.step as usize) < at);
+    let (mut bytes, mut blocks) = (0, 0);
+    for (step, e) in (at..).zip(own[first..].iter().take_while(|e| e.seq >= since)) {
+        match steps.requested.get(step) {
+            Some(change) if e.step as usize == step && *change < 0 => (bytes, blocks) = (bytes - change, blocks + 1),
+            _ => break,
+        }
+    }
+    (bytes, blocks)
+}

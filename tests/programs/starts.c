@@ -1,0 +1,45 @@
+// Memory before main, in main, and after exit was called; says when each was, and how much.
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static void *kept[4];
+
+static int64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+static void *take(size_t n) {
+    void *p = malloc(n);
+    return memset(p, 1, n);
+}
+
+__attribute__((constructor)) static void before(void) {
+    kept[0] = take(3000000);
+    free(take(1000000));
+}
+
+static void after(void) {
+    kept[1] = take(2000000);
+    free(kept[0]);
+    free(take(500000));
+}
+
+int main(int n, char **args) {
+    int64_t began = now();
+    static char out[256];
+    setvbuf(stdout, out, _IOFBF, sizeof out);
+    atexit(after);
+    kept[2] = take(5000000);
+    kept[3] = take(n > 1 ? strlen(args[1]) : 1);
+    if (n > 1 && !strcmp(args[1], "fork") && fork() == 0) exit(3);
+    printf("{\"main\": %lld, \"exit\": %lld}\n", (long long)began, (long long)now());
+    fflush(stdout);
+    if (n > 1 && !strcmp(args[1], "return")) return 0;
+    exit(0);
+}

@@ -1,0 +1,228 @@
+//! Promises about what a process does as such: its start-up, its imports, its end and its children are phases that nobody told of, and what
+//! others tell is not changed by them.
+
+mod support;
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use support::{Need, Ran, Session, lossy};
+
+fn run(command: &mut Command, dir: &Path, mode: &str) -> Ran {
+    command.current_dir(dir).env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", mode).env("PYTHONDONTWRITEBYTECODE", "1");
+    Session::start(command, dir).finish(Duration::from_secs(60))
+}
+
+fn report(dir: &Path) -> Value {
+    serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).expect("a report")).expect("JSON")
+}
+
+fn text(dir: &Path) -> String {
+    let out = Command::new(support::memshim()).args(["analyze", "--no-color"]).arg(dir.join("trace.jsonl")).output().expect("memshim");
+    assert!(out.status.success(), "{}", lossy(&out.stderr));
+    lossy(&out.stdout)
+}
+
+/// The process's own phases, by name.
+fn own(run: &Value) -> Vec<&Value> {
+    run["phases"].as_array().expect("phases").iter().filter(|p| p["source"] == "process").collect()
+}
+
+fn named<'a>(run: &'a Value, name: &str) -> &'a Value {
+    own(run).into_iter().find(|p| p["name"] == name).unwrap_or_else(|| panic!("no {name}: {}", run["phases"]))
+}
+
+fn names(run: &Value) -> Vec<&str> {
+    own(run).into_iter().filter_map(|p| p["name"].as_str()).collect()
+}
+
+fn number(of: &Value, key: &str) -> i64 {
+    of[key].as_i64().unwrap_or_else(|| panic!("no {key}: {of}"))
+}
+
+/// Monotonic nanoseconds of a phase's time.
+fn instant(dir: &Path, phase: &Value, key: &str) -> i64 {
+    let header: Value = serde_json::from_str(lossy(&std::fs::read(dir.join("trace.jsonl")).unwrap()).lines().next().unwrap()).unwrap();
+    number(&header, "mono_ns") + (phase[key].as_f64().expect("a time") * 1e9) as i64
+}
+
+fn starts() -> PathBuf {
+    support::build("starts.c", "starts", &[])
+}
+
+#[test]
+fn what_comes_before_main_and_after_exit_is_told_to_the_byte() {
+    let test = "what_comes_before_main_and_after_exit_is_told_to_the_byte";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    for mode in ["full", "fast"] {
+        let dir = support::fresh_dir(test);
+        let ran = run(Command::new(starts()).arg("x"), &dir, mode);
+        let truth: Value = serde_json::from_str(&lossy(&ran.stdout)).expect("what it says");
+        let report = report(&dir);
+        let first = &report["runs"][0];
+        assert_eq!(names(first), ["start-up", "exit handlers"]);
+        let (before, after) = (named(first, "start-up"), named(first, "exit handlers"));
+        assert!(first["marks"].as_array().expect("marks").is_empty());
+        let heap = |p: &Value| ["heap_begin_bytes", "heap_persistent_bytes", "heap_transient_bytes"].map(|key| number(p, key));
+        // What was there at the begin, what stays, what was needed meanwhile.
+        let want = [[0, 3_000_000, 1_000_000], [8_000_001, -1_000_000, 1_000_000]];
+        for (p, want) in [before, after].into_iter().zip(want) {
+            assert_eq!((number(p, "count"), number(p, "open"), p["path"].as_array().map(Vec::len)), (1, 0, Some(1)));
+            let bound = if mode == "full" { 0 } else { number(p, "heap_peak_bound_bytes") + 5 * 4096 };
+            for (got, want) in heap(p).into_iter().zip(want) {
+                assert!((got - want).abs() <= bound, "{mode}: {got} is not {want} within {bound}: {p}");
+            }
+            assert!(p["snapshots"][1]["rss"].as_u64().is_some() || p["name"] == "exit handlers", "{p}");
+        }
+        assert!(instant(&dir, before, "end_s") <= number(&truth, "main") && instant(&dir, before, "begin_s") > 0);
+        assert!(instant(&dir, after, "begin_s") + 1 >= number(&truth, "exit"), "{after} {truth}");
+        // It is worth a line: a third of the peak.
+        let text = text(&dir);
+        assert!(
+            text.contains("PHASES    told by the process itself") && text.contains("start-up") && text.contains("exit handlers"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_program_that_returns_from_main_or_is_forked_has_no_more_than_it_told() {
+    let test = "a_program_that_returns_from_main_or_is_forked_has_no_more_than_it_told";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    assert_eq!(run(Command::new(starts()).arg("return"), &dir, "full").end(), "exit 0");
+    assert_eq!(names(&report(&dir)["runs"][0]), ["start-up"]);
+    let dir = support::fresh_dir(test);
+    assert_eq!(run(Command::new(starts()).arg("fork"), &dir, "full").end(), "exit 0");
+    let report = report(&dir);
+    assert_eq!(names(&report["runs"][0]), ["start-up", "exit handlers", "child starts"]);
+    assert_eq!((names(&report["runs"][1]), &report["runs"][1]["end"]["code"]), (vec!["exit handlers"], &3.into()));
+}
+
+#[test]
+fn what_is_not_worth_a_line_has_none() {
+    let test = "what_is_not_worth_a_line_has_none";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    run(&mut Command::new("/bin/true"), &dir, "full");
+    assert!(!text(&dir).contains("PHASES"), "{}", text(&dir));
+    assert_eq!(names(&report(&dir)["runs"][0])[0], "start-up");
+}
+
+#[test]
+fn imports_end_where_a_python_script_begins() {
+    let test = "imports_end_where_a_python_script_begins";
+    if support::lacks(test, &[Need::Preload, Need::Command("python3")]) {
+        return;
+    }
+    let python = support::python().expect("asked for");
+    let script = "import time\nkept = bytearray(5_000_000)\nprint(time.monotonic_ns())\n";
+    for (way, mode) in [("file", "full"), ("-c", "full"), ("-m", "full"), ("file", "fast")] {
+        let dir = support::fresh_dir(test);
+        std::fs::write(dir.join("script.py"), script).expect("a script");
+        let mut command = Command::new(python);
+        match way {
+            "file" => command.arg("script.py"),
+            "-c" => command.args(["-c", script]),
+            _ => command.args(["-m", "script"]),
+        };
+        let ran = run(&mut command, &dir, mode);
+        let said: i64 = lossy(&ran.stdout).trim().parse().unwrap_or_else(|_| panic!("{}", lossy(&ran.stderr)));
+        let report = report(&dir);
+        let first = &report["runs"][0];
+        assert_eq!(names(first), ["start-up", "imports"], "{way}");
+        let (start, imports) = (named(first, "start-up"), named(first, "imports"));
+        let end = instant(&dir, imports, "end_s");
+        assert!(instant(&dir, start, "end_s") == instant(&dir, imports, "begin_s") && end < said, "{way}");
+        // What the script keeps is not the imports'; what the interpreter keeps is.
+        let persistent = number(imports, "heap_persistent_bytes");
+        assert!((10_000..4_000_000).contains(&persistent), "{way} {mode}: {imports}");
+        assert!(number(&first["heap"], "peak_bytes") >= 5_000_000 + number(imports, "heap_begin_bytes"));
+    }
+}
+
+#[test]
+fn children_are_phases_of_their_parent_by_program() {
+    let test = "children_are_phases_of_their_parent_by_program";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    // One `wc` alone has its line among the processes.
+    let big = "head -c 30000000 /dev/zero | sort -z >/dev/null";
+    let ran = run(Command::new("/bin/sh").args(["-c", &format!("for i in 1 2 3; do /bin/true; done; {big}; {big} | wc -c")]), &dir, "full");
+    assert_eq!(ran.end(), "exit 0");
+    let report = report(&dir);
+    let runs = report["runs"].as_array().expect("runs");
+    let first = &runs[0];
+    let (idle, sort) = (named(first, "child true"), named(first, "child sort"));
+    assert_eq!((number(idle, "count"), number(sort, "count")), (3, 2));
+    assert!(idle["heap_peak_bytes"].is_null() && idle["rss_peak_bytes"].is_null() && idle["map_peak_bytes"].is_null(), "not known: {idle}");
+    // As much as the larger of them, and never more than all of them.
+    let peak = |r: &Value| r["rss"]["hwm_bytes"].as_i64().unwrap_or(0).max(number(&r["rss"], "peak_bytes"));
+    let sorts: Vec<i64> = runs.iter().filter(|r| r["exe"].as_str().is_some_and(|e| e.ends_with("/sort"))).map(peak).collect();
+    let most = number(sort, "children_peak_bytes");
+    assert!(sorts.len() == 2 && (*sorts.iter().max().unwrap()..=sorts.iter().sum()).contains(&most), "{most} {sorts:?}");
+    let walls: f64 =
+        runs.iter().filter(|r| r["exe"].as_str().is_some_and(|e| e.ends_with("/true"))).map(|r| r["wall_s"].as_f64().unwrap()).sum();
+    assert!(idle["wall_s"].as_f64().unwrap() + 1e-6 >= walls, "{idle} {walls}");
+    let text = Command::new(support::memshim())
+        .args(["analyze", "--no-color", "--pid", &first["pid"].to_string()])
+        .arg(dir.join("trace.jsonl"))
+        .output()
+        .expect("memshim");
+    let text = lossy(&text.stdout);
+    assert!(text.contains("child sort") && !text.contains("child wc"), "a small one has no line: {text}");
+}
+
+#[test]
+fn phases_that_are_told_of_come_first_and_are_as_they_were() {
+    let test = "phases_that_are_told_of_come_first_and_are_as_they_were";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    run(Command::new(support::build("phases.c", "phases", &["-Wno-all"])).arg("child"), &dir, "full");
+    let report = report(&dir);
+    let sources: Vec<&str> = report["runs"][0]["phases"].as_array().expect("phases").iter().filter_map(|p| p["source"].as_str()).collect();
+    let told = sources.iter().filter(|s| **s == "api").count();
+    assert!(told > 4 && sources[..told].iter().all(|s| *s == "api") && sources[told..].iter().all(|s| *s == "process"), "{sources:?}");
+    let said = text(&dir);
+    assert!(said.contains("(told by api)"), "{said}");
+}
+
+#[test]
+fn the_screen_of_a_job_has_the_phases_of_the_process_with_most() {
+    let test = "the_screen_of_a_job_has_the_phases_of_the_process_with_most";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    let (many, few) = (support::build("phases.c", "phases", &["-Wno-all"]), support::build("left.c", "left", &["-Wno-all"]));
+    let script = "head -c 90000000 /dev/zero | sort -z >/dev/null; \"$0\"; \"$1\"";
+    let ran = run(Command::new("/bin/sh").args(["-c", script]).args([&many, &few]), &dir, "full");
+    assert_eq!(ran.end(), "exit 0");
+    let report = report(&dir);
+    let told = |r: &&Value| r["phases"].as_array().is_some_and(|all| all.iter().any(|p| p["source"] == "api"));
+    let all: Vec<&Value> = report["runs"].as_array().expect("runs").iter().filter(told).collect();
+    assert_eq!(all.len(), 2);
+    let has = |r: &Value| r["phases"].as_array().map_or(0, |p| p.iter().filter(|p| p["source"] == "api").count());
+    let (most, other) = if has(all[0]) > has(all[1]) { (all[0], all[1]) } else { (all[1], all[0]) };
+    let said = text(&dir);
+    assert!(said.contains(&format!("(told by api) · of process {} (", most["pid"])), "{said}");
+    assert!(said.contains("1 other process has some too: `--pid PID` shows them, or --json"), "{said}");
+    let asked = Command::new(support::memshim())
+        .args(["analyze", "--no-color", "--pid", &other["pid"].to_string()])
+        .arg(dir.join("trace.jsonl"))
+        .output()
+        .expect("memshim");
+    let asked = lossy(&asked.stdout);
+    assert!(asked.contains("(told by api)\n") && !asked.contains("of process") && !asked.contains("some too"), "{asked}");
+}
