@@ -118,7 +118,11 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     };
     // Of edges from outside only the time is known: what was live then is not known to the byte.
     let known = |edge: u32| p.edges.get(edge as usize).is_some_and(|e| e.live.is_some());
-    let slack = slack.filter(|_| times.iter().all(|i| known(i.begin) && (known(i.end) || !i.ended)));
+    // Of the process's own there are ends that are the process's.
+    let own = source == SOURCES[Source::Process as usize];
+    let slack = slack.filter(|_| times.iter().all(|i| known(i.begin) && (known(i.end) || !i.ended || own)));
+    // Where a script begins the block that tells of it is taken out of the counts, and with it what was highest just before.
+    let slack = slack.filter(|_| !(own && mode == Mode::Fast && path == ["imports"]));
     let most = |metric: Metric| times.iter().map(|i| p.most(metric, i)).max().unwrap_or(0);
     let change = |metric: Metric| times.iter().fold(0i64, |sum, i| sum.saturating_add(p.at(metric, i.end) - p.at(metric, i.begin)));
     let moved = |metric: Metric| Bytes::of_balance(change(metric));

@@ -42,17 +42,7 @@ impl Config {
         let mut config = Config::default();
         for item in items(text) {
             let Item::Set { line, key, value } = item else { continue };
-            let good = match key {
-                Key::PhaseOn => texts(value).map(|all| config.phase_on = all.map(|t| t.to_string_lossy().into_owned()).collect()),
-                Key::Artifacts => texts(value).map(|all| config.artifacts = all.collect()),
-                Key::Compiles => match value {
-                    Value::Truth(yes) => Ok(config.compiles = yes),
-                    _ => Err("true or false"),
-                },
-                Key::Out => Ok(config.out = Some(text_of(value)).filter(|out| !out.is_empty()).map(PathBuf::from)),
-                Key::Mode => Ok(config.off = text_of(value) == "off"),
-                _ => Ok(()),
-            };
+            let good = config.take(key, value);
             if let Err(form) = good {
                 config.wrong.push(format!(
                     "line {line}: {} = {} is not understood; give {form}",
@@ -62,6 +52,22 @@ impl Config {
             }
         }
         config
+    }
+}
+
+impl Config {
+    /// Takes a setting; else the form that it should have.
+    fn take(&mut self, key: Key, value: Value) -> Result<(), &'static str> {
+        match (key, value) {
+            (Key::PhaseOn, _) => self.phase_on = texts(value)?.map(|t| t.to_string_lossy().into_owned()).collect(),
+            (Key::Artifacts, _) => self.artifacts = texts(value)?.collect(),
+            (Key::Compiles, Value::Truth(yes)) => self.compiles = yes,
+            (Key::Compiles, _) => return Err("true or false"),
+            (Key::Out, _) => self.out = Some(text_of(value)).filter(|out| !out.is_empty()).map(PathBuf::from),
+            (Key::Mode, _) => self.off = text_of(value) == "off",
+            _ => {}
+        }
+        Ok(())
     }
 }
 

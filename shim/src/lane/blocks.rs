@@ -5,6 +5,7 @@ use super::samples::{draw, was_recorded};
 use super::{Hot, SAMPLES, add, push};
 use crate::callers;
 use crate::config::{CONFIG, FAST, FULL};
+use crate::phases::process::script;
 use crate::{sys, writer};
 use core::arch::asm;
 use core::mem::offset_of;
@@ -168,15 +169,16 @@ unsafe fn chosen<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size:
             return;
         }
         writer::come_back();
+        let push = move |flags: u64| script::with_block(hot, usable, || push_alloc::<B>(hot, func, p, size, usable, flags));
         if size >= CONFIG.big {
             (*hot).left += size as i64; // the sampler is about the others
-            push_alloc::<B>(hot, func, p, size, usable, flags);
+            push(flags);
             return;
         }
         (*hot).left = draw(hot);
         // A block of `big` usable bytes is told by its size when it ends.
         if usable >= CONFIG.big || (*SAMPLES).add(p as u64 | B::TAG) {
-            push_alloc::<B>(hot, func, p, size, usable, flags | record::SAMPLED);
+            push(flags | record::SAMPLED);
         }
     }
 }

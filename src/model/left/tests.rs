@@ -1,4 +1,5 @@
 use super::*;
+use std::collections::BTreeMap;
 
 const A: u32 = 5;
 const B: u32 = 9;
@@ -47,9 +48,12 @@ impl Play {
 
     /// Path, site, bytes left, bytes needed meanwhile; by path and site.
     fn end(self) -> Vec<(u32, u32, i64, i64)> {
-        let mut all: Vec<_> = self.book.finish().iter().map(|l| (l.path, l.site, l.left.bytes, l.meanwhile.bytes)).collect();
-        all.sort_unstable();
-        all
+        let mut all: BTreeMap<(u32, u32), (i64, i64)> = BTreeMap::new();
+        for l in self.book.finish() {
+            let of = all.entry((l.path, l.site)).or_default();
+            *of = (of.0 + l.left.bytes, of.1 + l.meanwhile.bytes);
+        }
+        all.into_iter().map(|((path, site), (left, meanwhile))| (path, site, left, meanwhile)).collect()
     }
 }
 

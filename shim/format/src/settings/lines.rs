@@ -69,8 +69,8 @@ impl<'a> Iterator for Items<'a> {
         loop {
             self.pass(|c| c.is_ascii_whitespace());
             match self.peek()? {
-                b'#' => self.to_next_line(),
-                _ if self.in_table => self.to_next_line(),
+                b'#' => self.leave_line(),
+                _ if self.in_table => self.leave_line(),
                 _ => return Some(self.item()),
             }
         }
@@ -93,7 +93,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    fn to_next_line(&mut self) {
+    fn leave_line(&mut self) {
         self.pass(|c| c != b'\n');
         self.step();
     }
@@ -120,7 +120,7 @@ impl<'a> Items<'a> {
                 let before = self.text.get(..self.at).unwrap_or(self.text);
                 self.at = before.iter().rposition(|c| *c == b'\n').map_or(0, |n| n + 1);
             } else {
-                self.to_next_line();
+                self.leave_line();
             }
             return Item::Wrong { line, text: self.line_at(begin), fix };
         }
@@ -355,7 +355,7 @@ impl<'a> Iterator for Parts<'a> {
         loop {
             self.items.pass(|c| c.is_ascii_whitespace() || c == b',');
             match self.items.peek()? {
-                b'#' => self.items.to_next_line(),
+                b'#' => self.items.leave_line(),
                 _ => return self.items.value(1).ok(),
             }
         }

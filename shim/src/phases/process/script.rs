@@ -2,9 +2,11 @@
 //! imports, or that `python -m` runs. The walk over the frames comes by anyway when it meets a frame for the first time; nothing else is asked.
 
 use super::mark_process;
-use crate::python::Definition;
+use crate::hooks::heap::ready;
+use crate::lane::Hot;
+use crate::python::{self, Definition};
 use crate::sys;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering::*};
 use memshim_format::phase::SCRIPT;
 
 static BEGUN: AtomicBool = AtomicBool::new(false);
@@ -13,6 +15,40 @@ static BODY: AtomicU32 = AtomicU32::new(0);
 /// `_run_code` of `runpy`, and the latest frame of it by its number on its thread.
 static RUNNER: AtomicU32 = AtomicU32::new(0);
 static RUNS: AtomicU32 = AtomicU32::new(0);
+
+/// Fast mode: whose block is being recorded, and its usable bytes. The exact counts have it already; the script begins before it.
+static WHOSE: AtomicUsize = AtomicUsize::new(0);
+static USABLE: AtomicI64 = AtomicI64::new(0);
+
+/// Records a block that is counted.
+#[inline]
+pub fn with_block(hot: *mut Hot, usable: usize, record: impl FnOnce()) {
+    if BEGUN.load(Relaxed) || python::state().is_none() {
+        return record();
+    }
+    USABLE.store(usable as i64, Relaxed);
+    WHOSE.store(hot as usize, Relaxed);
+    record();
+    WHOSE.store(0, Relaxed);
+}
+
+/// Says so, with what is live before the block.
+fn begins() {
+    let hot = ready();
+    if hot.is_null() || WHOSE.load(Relaxed) != hot as usize {
+        return mark_process(SCRIPT);
+    }
+    let usable = USABLE.load(Relaxed);
+    // SAFETY: hot is this thread's, and has its lane.
+    let (live, hi) = unsafe { (&(*(*hot).lane).live, &(*(*hot).lane).hi) };
+    let before = live.fetch_sub(usable, Relaxed) - usable;
+    // The highest may be the block's; what it was before is not known any more, but that it was this at least.
+    let with = hi.load(Relaxed);
+    hi.store(before.min(with), Relaxed);
+    mark_process(SCRIPT);
+    live.fetch_add(usable, Relaxed);
+    hi.fetch_max(with, Relaxed);
+}
 
 /// A code object is met for the first time.
 #[cold]
@@ -39,6 +75,6 @@ pub fn frame(parent: u32, code: u32, node: u32) {
         && sys::gettid() == sys::getpid()
         && !BEGUN.swap(true, Relaxed)
     {
-        mark_process(SCRIPT);
+        begins();
     }
 }
