@@ -75,12 +75,9 @@ fn every_call_site_of_a_phase_has_what_its_program_knows() {
                 assert_eq!(p[key]["stderr_bytes"], 0.0);
             }
             let all = p["left"]["bytes"].as_i64().expect("bytes");
-            if path == "load" {
-                assert_eq!(
-                    (Some(all), 3),
-                    (p["heap_persistent_bytes"].as_i64(), p["left"]["top"][0]["allocs"].as_i64().unwrap()),
-                    "{mode}"
-                );
+            // Nothing older was freed in it; in fast mode levels are by usable size.
+            if path == "load" && mode == "full" {
+                assert_eq!((p["heap_persistent_bytes"].as_i64(), p["left"]["top"][0]["allocs"].as_i64()), (Some(all), Some(3)));
             }
             // The page says the same.
             let page = run(&dir, &["--sites", "--phase", path, "--left"]);

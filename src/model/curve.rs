@@ -16,6 +16,8 @@ pub struct Curve {
     start: u64,
     width: u64,
     epoch: u32,
+    /// Of epochs, those before a joining of two included.
+    mark: u32,
     /// By site: epochs in which it changed, and what it held before.
     notes: Vec<Vec<(u32, Balance)>>,
     on: bool,
@@ -23,7 +25,7 @@ pub struct Curve {
 
 impl Default for Curve {
     fn default() -> Self {
-        Curve { start: 0, width: SHORTEST_NS, epoch: 0, notes: Vec::new(), on: true }
+        Curve { start: 0, width: SHORTEST_NS, epoch: 0, mark: 1, notes: Vec::new(), on: true }
     }
 }
 
@@ -38,6 +40,7 @@ impl Curve {
         }
         let at = |curve: &Curve| t.saturating_sub(curve.start) / curve.width;
         while at(self) >= EPOCHS {
+            self.mark += 1;
             self.width *= 2;
             self.epoch /= 2;
             for notes in &mut self.notes {
@@ -46,11 +49,18 @@ impl Curve {
                 notes.dedup_by_key(|(epoch, _)| *epoch);
             }
         }
-        self.epoch = self.epoch.max(at(self) as u32);
+        let now = self.epoch.max(at(self) as u32);
+        self.mark += (now != self.epoch) as u32;
+        self.epoch = now;
     }
 
-    /// A site is about to change.
+    /// Another one in each epoch; 0 where nothing is noted.
     #[inline]
+    pub fn mark(&self) -> u32 {
+        if self.on { self.mark } else { 0 }
+    }
+
+    /// A site is about to change, for the first time since [`Curve::mark`] is what it is.
     pub fn note(&mut self, site: usize, now: Balance) {
         if !self.on {
             return;

@@ -9,8 +9,10 @@
 //! Not for: levels at edges and peaks in bytes ([`super::phases`]), which need no call sites.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 use super::kinds::{Kind, KindTable};
+use super::live::SpreadHash;
 use super::sites::{Balance, Steps};
 
 /// Where a phase begins or ends among the events.
@@ -86,8 +88,9 @@ pub struct PhaseSites {
     sets: Vec<Box<[u32]>>,
     set_of: HashMap<Box<[u32]>, u32>,
     places: Vec<Place>,
-    place_of: HashMap<(u32, u32), u32>,
-    instants: HashMap<u32, Instants>,
+    place_of: HashMap<u64, u32, BuildHasherDefault<SpreadHash>>,
+    /// By path.
+    instants: Vec<Instants>,
     level: i64,
     /// Allocations for which there was no room.
     pub crowded: u64,
@@ -135,7 +138,8 @@ impl PhaseSites {
         if set == 0 {
             return 0;
         }
-        if let Some(&known) = self.place_of.get(&(site, set)) {
+        let key = u64::from(set) << 32 | u64::from(site);
+        if let Some(&known) = self.place_of.get(&key) {
             return known;
         }
         if self.places.len() >= PLACES_MAX {
@@ -147,18 +151,22 @@ impl PhaseSites {
         let then = (0..phases).map(|i| Then { seen: self.count(self.sets[set as usize][i]), ..Then::default() }).collect();
         self.places.push(Place { site, set, now: Balance::default(), then });
         let number = self.places.len() as u32;
-        self.place_of.insert((site, set), number);
+        self.place_of.insert(key, number);
         number
     }
 
     fn count(&self, path: u32) -> [u32; 3] {
-        self.instants.get(&path).map_or([0; 3], |i| i.count)
+        self.instants.get(path as usize).map_or([0; 3], |i| i.count)
     }
 
     /// A phase begins or ends here.
     pub fn turn(&mut self, turn: &Turn) {
         let level = self.level;
-        let of = self.instants.entry(turn.path).or_insert(Instants { peak: i64::MIN, fresh: false, count: [0; 3] });
+        let at = turn.path as usize;
+        if self.instants.len() <= at {
+            self.instants.resize(at + 1, Instants { peak: i64::MIN, fresh: false, count: [0; 3] });
+        }
+        let of = &mut self.instants[at];
         if turn.begins {
             of.reach(level);
             return;
@@ -183,7 +191,7 @@ impl PhaseSites {
             self.level = self.level.wrapping_add(if exact { *change } else { got.heft - ended.heft });
             if let Some(place) = self.places.get((got.place as usize).wrapping_sub(1)) {
                 for path in &*self.sets[place.set as usize] {
-                    if let Some(of) = self.instants.get_mut(path) {
+                    if let Some(of) = self.instants.get_mut(*path as usize) {
                         of.reach(self.level);
                     }
                 }
@@ -194,7 +202,7 @@ impl PhaseSites {
     fn change(&mut self, kind: &Kind, sign: i64) {
         let Some(place) = self.places.get_mut(kind.place as usize - 1) else { return };
         for (path, then) in self.sets[place.set as usize].iter().zip(&mut place.then) {
-            if let Some(of) = self.instants.get(path) {
+            if let Some(of) = self.instants.get(*path as usize) {
                 then.note(of.count, place.now);
             }
         }
@@ -206,7 +214,7 @@ impl PhaseSites {
         let mut all = Vec::new();
         for place in &mut self.places {
             for (path, then) in self.sets[place.set as usize].iter().zip(&mut place.then) {
-                let Some(of) = self.instants.get(path) else { continue };
+                let Some(of) = self.instants.get(*path as usize) else { continue };
                 then.note(of.count, place.now);
                 let [left, peak, after] = then.held;
                 let meanwhile = peak.less(after);

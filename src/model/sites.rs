@@ -55,6 +55,8 @@ pub struct Held {
     pub peak: i64,
     /// Instants that had come when it changed last.
     seen: u32,
+    /// What [`Curve::mark`] was then.
+    noted: u32,
 }
 
 /// Which instant's live set is kept.
@@ -205,7 +207,10 @@ impl SiteBook {
         let mut add = |id: KindId, sign: i64| {
             let kind = kinds.get(id);
             let Some(held) = self.held.get_mut(kind.site as usize) else { return };
-            self.curve.note(kind.site as usize, held.now);
+            if held.noted != self.curve.mark() {
+                held.noted = self.curve.mark();
+                self.curve.note(kind.site as usize, held.now);
+            }
             if held.seen != self.instants {
                 held.then = held.now;
                 held.seen = self.instants;
