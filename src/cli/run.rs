@@ -23,7 +23,7 @@ EXAMPLES
   memshim run --mode full -o t.jsonl.zst -- ./prog               every call an event, compressed
   memshim run --exclude 'git,make' -- make -j8
   memshim run --phase-py 'scf.hf:SCF.kernel' -- python run.py    each call of that method a phase
-  memshim run --phase-sym 'lib*blas*.so*:*dgemm*' -- python r.py  each call of that library function a phase
+  memshim run --phase-sym '*blas*:*dgemm*' -- python run.py      each call of these functions a phase
   memshim run --phase-on '^(SCF|MP2|CCSD)' -- python calc.py     what it prints begins its phases
   memshim run --phase-on 'start:begin (\\w+)' --phase-on 'end:done (\\w+)' -- ./solver
   MEMSHIM_CONFIG=memshim.toml memshim run -- python calc.py      settings and rules from a file
