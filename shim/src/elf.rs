@@ -33,6 +33,11 @@ impl Object {
         Object { base, name: core::ptr::null(), dynamic, next: core::ptr::null() }
     }
 
+    /// Address in memory less address in the file, and where its dynamic section is.
+    pub fn place(&self) -> (u64, u64) {
+        (self.base, self.dynamic as u64)
+    }
+
     /// The same object, by its place only.
     pub const fn alone(&self) -> Object {
         Object::new(self.base, self.dynamic)

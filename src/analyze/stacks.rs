@@ -107,8 +107,11 @@ impl<'a> Resolver<'a> {
         let beyond = |f: &PythonFrame| f.code == 0 && f.at <= 1 && !f.entry;
         let truncated = native.first().is_some_and(|f| f.module == BEYOND) || python.first().is_some_and(beyond);
         let own: Vec<(Vec<u32>, bool)> = native.iter().filter(|f| f.module != BEYOND).map(|f| self.native(f, table)).collect();
-        let python: Vec<(u32, bool)> = python.iter().filter(|f| !beyond(f)).map(|f| (self.python(f, table), f.entry)).collect();
+        let stands_in = |f: &PythonFrame| f.code == 0 && f.at == 3;
+        let number = |f: &PythonFrame| (if stands_in(f) { STAND_IN } else { self.python(f, table) }, f.entry);
+        let python: Vec<(u32, bool)> = python.iter().filter(|f| !beyond(f)).map(number).collect();
         let mut frames = merge(&own, &python);
+        frames.retain(|f| *f != STAND_IN);
         frames.reverse();
         if !self.machinery && !python.is_empty() {
             self.hide(&mut frames, table);
@@ -198,6 +201,9 @@ impl Role {
         }
     }
 }
+
+/// In the place of Python frames of a run of the loop that has none of the program's, until it is known which loop that is.
+const STAND_IN: u32 = u32::MAX;
 
 /// CPython's evaluation loop, or a part that a compiler split off it.
 fn is_eval_loop(function: &str) -> bool {

@@ -11,9 +11,12 @@ mod codes;
 mod cpython;
 mod eval;
 mod fields;
+mod inlined;
 mod last;
 mod monitor;
+mod opcodes;
 mod rules;
+mod stubs;
 
 pub use rules::take;
 
@@ -124,7 +127,9 @@ unsafe fn watch(p: &cpython::Cpython, state: cpython::Py) {
             if p.monitoring.is_none() {
                 last::settle(p);
             }
-            eval::put(p, interpreter);
+            if !inlined::is_ready(p) {
+                eval::put(p, interpreter);
+            }
         }
     }
 }
@@ -141,10 +146,10 @@ pub fn trouble(mut say: impl FnMut(&[u8], &'static str)) {
         );
         return;
     }
-    if crate::python::state().is_some_and(|p| p.version.starts_with(b"3.11.")) {
+    if inlined::is_old_way() {
         say(
             b"",
-            "Python 3.11 keeps the arguments of calls alive until they return while there are rules for phases: peaks can be higher than without",
+            "Python 3.11 keeps the arguments of calls alive until they return, from where a generator or coroutine is a phase or a tracer or profiler is set, or in a build that is not known: peaks can be higher than without rules",
         );
     }
     if FAR_DOWN.load(Relaxed) {

@@ -18,7 +18,7 @@ pub struct Frame {
     pub node: u32,
     /// What stands in the frame besides, as far as it is compared: 3.11's `is_entry` and `owner`.
     pub kind: u16,
-    /// Its part of `at`: entered from C.
+    /// Its part of `at`: entered from C. Bit 1: by two runs of the loop (see [`TWICE`]).
     pub entry: u16,
 }
 
@@ -38,6 +38,14 @@ pub const TAGGED: u8 = 3;
 pub const SHIM: u32 = u32::MAX;
 /// The code object must be looked up.
 pub const UNNUMBERED: u32 = u32::MAX - 1;
+
+/// 3.11: opcodes of ours, the first instruction of functions that are phases (see `phases::python::opcodes`).
+pub const OURS: core::ops::RangeInclusive<u8> = 240..=244;
+/// Stands in two bytes of such a function's frame that the interpreter does not use, where the function was entered from C: its own run of the
+/// loop is then inside of another one, which ran nothing else.
+pub const TWICE: u16 = 0xa5c3;
+/// Where they are: behind what tells whether C entered the frame.
+pub const TWICE_AT: u16 = 2;
 
 /// Without the tag bits that 3.14 has in references.
 #[inline(always)]

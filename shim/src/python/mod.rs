@@ -13,7 +13,8 @@
 //!   returns is remembered. `parent` 0 is the root. `at` is the instruction's index in units of two bytes, times two, plus one where C code
 //!   entered the frame (it is the outermost Python frame of one run of the interpreter's loop). `code` 0 with `at` 0: outer frames were
 //!   left out (a stack keeps 193 to 256 frames at its inner end, cut at multiples of 64); `code` 0 with `at` 2: beyond this nothing made
-//!   sense; `at` 4 or 5: a frame for whose code object no number was left.
+//!   sense; `at` 4 or 5: a frame for whose code object no number was left; 7: a run of the
+//!   interpreter's loop that runs no frame of the program's (3.11).
 //! - `define(&Definition)`, which says whether that could be told, before the first node with that code number, on the thread that meets it first. Another thread may use the
 //!   number as soon as `define` has returned, in a lane that is drained earlier: so readers must not expect definitions before uses across
 //!   lanes. The slices are good during the call only.
@@ -32,6 +33,7 @@ mod thread;
 mod walk;
 
 pub use codes::{Definition, forget, private};
+pub use frame::{OURS, TWICE, TWICE_AT};
 pub use interpreter::{notice, seek, seek_in, state};
 pub use layout::NONE;
 pub use walk::{Python, Spot};
@@ -49,13 +51,14 @@ impl Python {
     ) -> u32 {
         let Some(i) = interpreter::get() else { return 0 };
         let top = thread::top(i, &mut self.ground);
+        let told = &mut (node, define);
         // SAFETY: this thread's innermost frame.
         unsafe {
             match i.version {
-                ..0x030b => self.walk::<{ frame::OBJECTS }>(i, top, node, define),
-                0x030b => self.walk::<{ frame::ENTRIES }>(i, top, node, define),
-                0x030c | 0x030d => self.walk::<{ frame::FRAMES }>(i, top, node, define),
-                _ => self.walk::<{ frame::TAGGED }>(i, top, node, define),
+                ..0x030b => self.walk::<{ frame::OBJECTS }>(i, top, told),
+                0x030b => self.walk::<{ frame::ENTRIES }>(i, top, told),
+                0x030c | 0x030d => self.walk::<{ frame::FRAMES }>(i, top, told),
+                _ => self.walk::<{ frame::TAGGED }>(i, top, told),
             }
         }
     }

@@ -13,7 +13,7 @@
 use super::codes::{self, Definition, Text};
 use super::frame::*;
 use super::interpreter::Interpreter;
-use super::layout::NONE;
+use super::layout::{Layout, NONE};
 use super::thread::{Ground, is_code, is_code_known, plausible, read};
 
 /// Frames that are remembered. From 3.12 on the shim frames of C calls count as well.
@@ -23,10 +23,30 @@ const STEP: usize = 64;
 /// Frames are not counted beyond.
 const COUNTED: usize = 1 << 14;
 
-/// Node of code 0: outer frames beyond the depth limit, or beyond a frame that made no sense; a frame whose code object has no number.
+/// Node of code 0: outer frames beyond the depth limit, or beyond a frame that made no sense; a frame whose code object has no number; a run of
+/// the loop that runs no frame of the program's.
 const TRUNCATED: u32 = 0;
 const BROKEN: u32 = 2;
 const NUMBERLESS: u32 = 4;
+const RUNS_NONE: u32 = 6;
+
+/// Who is told of a walk: see [`super`].
+pub trait Told {
+    fn node(&mut self, parent: u32, code: u32, at: u32, spot: &Spot) -> u32;
+    fn define(&mut self, definition: &Definition) -> bool;
+}
+
+impl<N: FnMut(u32, u32, u32, &Spot) -> u32, D: FnMut(&Definition) -> bool> Told for (N, D) {
+    #[inline(always)]
+    fn node(&mut self, parent: u32, code: u32, at: u32, spot: &Spot) -> u32 {
+        (self.0)(parent, code, at, spot)
+    }
+
+    #[inline(always)]
+    fn define(&mut self, definition: &Definition) -> bool {
+        (self.1)(definition)
+    }
+}
 
 /// Where a frame is: for the one who has to say its line.
 pub struct Spot<'a> {
@@ -83,13 +103,7 @@ impl Python {
     /// # Safety
     /// `top` is this thread's innermost frame, or 0.
     #[inline(always)]
-    pub(super) unsafe fn walk<const KIND: u8>(
-        &mut self,
-        i: &Interpreter,
-        top: u64,
-        node: &mut impl FnMut(u32, u32, u32, &Spot) -> u32,
-        define: &mut impl FnMut(&Definition) -> bool,
-    ) -> u32 {
+    pub(super) unsafe fn walk<const KIND: u8>(&mut self, i: &Interpreter, top: u64, told: &mut impl Told) -> u32 {
         if top == 0 {
             return 0;
         }
@@ -98,22 +112,16 @@ impl Python {
             let frames = (&raw mut self.frames).cast::<Frame>();
             let last = frames.add(self.len).sub(1);
             let (r, f) = same::<KIND>(&i.layout, last, top);
-            if r < frames && f == self.beyond && self.len > 0 && (KIND >= FRAMES || self.passing_is_there(i, self.len, define)) {
+            if r < frames && f == self.beyond && self.len > 0 && (KIND >= FRAMES || self.passing_is_there(i, self.len, told)) {
                 return (*last).node;
             }
-            self.rejoin::<KIND>(i, top, node, define)
+            self.rejoin::<KIND>(i, top, told)
         }
     }
 
     /// A walk of which something is new.
     #[inline(never)]
-    unsafe fn rejoin<const KIND: u8>(
-        &mut self,
-        i: &Interpreter,
-        top: u64,
-        node: &mut impl FnMut(u32, u32, u32, &Spot) -> u32,
-        define: &mut impl FnMut(&Definition) -> bool,
-    ) -> u32 {
+    unsafe fn rejoin<const KIND: u8>(&mut self, i: &Interpreter, top: u64, told: &mut impl Told) -> u32 {
         let l = &i.layout;
         let frames = (&raw mut self.frames).cast::<Frame>();
         // SAFETY: indices stay below the lengths; frames of the chain are alive, and so are their code objects.
@@ -122,7 +130,7 @@ impl Python {
             let (mut f, mut fresh) = (top, 0);
             let joined = loop {
                 if f == 0 || f == self.beyond || fresh == DEPTH || !plausible(f) || !self.ground.bears(f) {
-                    return self.afresh(i, top, node, define);
+                    return self.afresh(i, top, told);
                 }
                 if let Some(n) = self.place_of(f, self.len) {
                     break n;
@@ -141,7 +149,7 @@ impl Python {
                 }
                 let was = *r;
                 if was.at != f || !self.look::<KIND>(i, f, r) {
-                    return self.afresh(i, top, node, define);
+                    return self.afresh(i, top, told);
                 }
                 changed = r.offset_from(frames) as usize;
                 if (*r).code == was.code && (*r).stamp == was.stamp && (KIND >= FRAMES || !self.is_passing(changed)) {
@@ -150,20 +158,20 @@ impl Python {
                 f = read(f as *const u8, l.previous);
                 r = r.sub(1);
             }
-            if f != self.beyond || KIND < FRAMES && !self.passing_is_there(i, joined, define) {
-                return self.afresh(i, top, node, define);
+            if f != self.beyond || KIND < FRAMES && !self.passing_is_there(i, joined, told) {
+                return self.afresh(i, top, told);
             }
             if joined + fresh > DEPTH || left_out(self.dropped + joined + fresh) != self.dropped {
-                return self.afresh(i, top, node, define);
+                return self.afresh(i, top, told);
             }
             self.len = joined + fresh;
             for n in 0..fresh {
                 let r = frames.add(joined + fresh - 1 - n);
                 if !self.look::<KIND>(i, (*(&raw const self.fresh).cast::<Frame>().add(n)).at, r) {
-                    return self.afresh(i, top, node, define);
+                    return self.afresh(i, top, told);
                 }
             }
-            self.name(i, changed, node, define)
+            self.name(i, changed, told)
         }
     }
 
@@ -191,7 +199,7 @@ impl Python {
 
     /// Whether code that comes and goes is what it was, in the first `len` frames.
     #[inline(always)]
-    unsafe fn passing_is_there(&mut self, i: &Interpreter, len: usize, define: &mut impl FnMut(&Definition) -> bool) -> bool {
+    unsafe fn passing_is_there(&mut self, i: &Interpreter, len: usize, told: &mut impl Told) -> bool {
         let mut first = 0;
         while first < len {
             // SAFETY: a word of 64 frames, of which the first is below the length, and that below the depth; frames that were just seen on
@@ -205,7 +213,9 @@ impl Python {
                         break;
                     }
                     let r = &*(&raw const self.frames).cast::<Frame>().add(n);
-                    if r.number != UNNUMBERED && codes::number(i, masked(r.code) as u64, &mut self.text, define).0 != r.number {
+                    if r.number != UNNUMBERED
+                        && codes::number(i, masked(r.code) as u64, &mut self.text, &mut |d| told.define(d)).0 != r.number
+                    {
                         return false;
                     }
                 }
@@ -218,13 +228,7 @@ impl Python {
     /// A walk that uses nothing of what was remembered.
     #[cold]
     #[inline(never)]
-    unsafe fn afresh(
-        &mut self,
-        i: &Interpreter,
-        top: u64,
-        node: &mut impl FnMut(u32, u32, u32, &Spot) -> u32,
-        define: &mut impl FnMut(&Definition) -> bool,
-    ) -> u32 {
+    unsafe fn afresh(&mut self, i: &Interpreter, top: u64, told: &mut impl Told) -> u32 {
         let l = &i.layout;
         let (frames, fresh) = ((&raw mut self.frames).cast::<Frame>(), (&raw mut self.fresh).cast::<Frame>());
         // SAFETY: as in `walk`.
@@ -264,8 +268,8 @@ impl Python {
             for k in 0..n {
                 *frames.add(n - 1 - k) = *fresh.add(k);
             }
-            self.root = mark.map_or(0, |m| node(0, 0, m, &Spot { i, code: 0, index: 0 }));
-            self.name(i, 0, node, define)
+            self.root = mark.map_or(0, |m| told.node(0, 0, m, &Spot { i, code: 0, index: 0 }));
+            self.name(i, 0, told)
         }
     }
 
@@ -299,20 +303,18 @@ impl Python {
                 number: if shim { SHIM } else { UNNUMBERED },
                 node: 0,
                 kind,
-                entry: if KIND == OBJECTS { 1 } else { kind & 1 },
+                entry: match KIND {
+                    OBJECTS => 1,
+                    ENTRIES => kind & 1 | twice(l, p, at) << 1,
+                    _ => kind & 1,
+                },
             };
             true
         }
     }
 
     /// Gives the frames from `from` on their nodes; the innermost one's.
-    unsafe fn name(
-        &mut self,
-        i: &Interpreter,
-        from: usize,
-        node: &mut impl FnMut(u32, u32, u32, &Spot) -> u32,
-        define: &mut impl FnMut(&Definition) -> bool,
-    ) -> u32 {
+    unsafe fn name(&mut self, i: &Interpreter, from: usize, told: &mut impl Told) -> u32 {
         let frames = (&raw mut self.frames).cast::<Frame>();
         // SAFETY: indices below the length; code objects of live frames.
         unsafe {
@@ -326,22 +328,34 @@ impl Python {
                     from_c = true;
                 } else {
                     if r.number == UNNUMBERED {
-                        let (number, passing) = codes::number(i, masked(r.code) as u64, &mut self.text, define);
+                        let (number, passing) = codes::number(i, masked(r.code) as u64, &mut self.text, &mut |d| told.define(d));
                         r.number = number;
                         let word = &mut *(&raw mut self.passing).cast::<u64>().add(n / 64);
                         let bit = 1 << (n % 64);
                         // What runs at the outer end is the program.
                         *word = if n > 0 && passing { *word | bit } else { *word & !bit };
                     }
-                    let entry = r.entry | from_c as u16;
+                    if r.entry & 2 != 0 {
+                        parent = told.node(parent, 0, RUNS_NONE | 1, &Spot { i, code: 0, index: 0 });
+                    }
+                    let entry = r.entry & 1 | from_c as u16;
                     let spot = Spot { i, code: masked(r.code) as u64, index: if r.number == 0 { NUMBERLESS / 2 } else { index(i, r) } };
-                    parent = node(parent, r.number, spot.index << 1 | entry as u32, &spot);
+                    parent = told.node(parent, r.number, spot.index << 1 | entry as u32, &spot);
                     from_c = false;
                 }
                 r.node = parent;
             }
             parent
         }
+    }
+}
+
+/// 1 for a frame that two runs of the loop are for (see [`TWICE`]).
+unsafe fn twice(l: &Layout, frame: *const u8, code: *const u8) -> u16 {
+    // SAFETY: the caller's frame of 3.11, and its code object.
+    unsafe {
+        let mark = frame.add((l.entry + TWICE_AT) as usize).cast::<u16>().read();
+        (mark == TWICE && OURS.contains(&code.add(l.start as usize).read())) as u16
     }
 }
 

@@ -347,6 +347,15 @@ pub fn object_of(place: u64) -> Option<(elf::Object, [u64; 2])> {
     found
 }
 
+/// Tells each segment of a loaded object that is known by its bias and dynamic section: kind and flags (`PT_*`, `PF_*`), where it begins and ends.
+pub fn segments(bias: u64, dynamic: u64, told: impl FnMut(u32, u32, u64, u64)) {
+    let mut object = None;
+    chain::visit(|o| object = object.or((o.bias == bias && o.dynamic == dynamic).then_some(o)));
+    if let Some(o) = object {
+        image::segments(o, told);
+    }
+}
+
 /// Bias and dynamic section of the first object now loaded whose file's name begins with `prefix`. Neither locks nor allocates.
 pub fn of_file(prefix: &[u8]) -> Option<(u64, u64)> {
     let mut found = None;

@@ -28,6 +28,21 @@ pub struct Cpython {
     pub type_type: Py,
     pub tuple_type: u64,
     pub monitoring: Option<Monitoring>,
+    /// Of 3.11, unless one of its functions is missing or it is a debug build.
+    pub inlined: Option<Inlined>,
+}
+
+/// What is needed of 3.11, whose calls from Python to Python are no calls in C.
+pub struct Inlined {
+    pub function_type: Py,
+    /// `_PyFunction_Vectorcall`.
+    pub call: unsafe extern "C" fn(Py, *const Py, usize, Py) -> Py,
+    pub fetch_error: unsafe extern "C" fn(*mut Py, *mut Py, *mut Py),
+    pub normalize_error: unsafe extern "C" fn(*mut Py, *mut Py, *mut Py),
+    pub set_traceback: unsafe extern "C" fn(Py, Py) -> c_int,
+    pub release: unsafe extern "C" fn(Py),
+    pub first_interpreter: Get,
+    pub next_interpreter: Give,
 }
 
 /// What is needed where there is `sys.monitoring`, from 3.12 on.
@@ -115,7 +130,23 @@ unsafe fn gather(walked: &'static Interpreter) -> Option<Cpython> {
         } else {
             None
         };
-        let fields = fields::of(walked.version);
+        let inlined = || {
+            Some(Inlined {
+                function_type: object(b"PyFunction_Type")?,
+                call: function(o, b"_PyFunction_Vectorcall")?,
+                fetch_error: function(o, b"PyErr_Fetch")?,
+                normalize_error: function(o, b"PyErr_NormalizeException")?,
+                set_traceback: function(o, b"PyException_SetTraceback")?,
+                release: function(o, b"Py_DecRef")?,
+                first_interpreter: function(o, b"PyInterpreterState_Head")?,
+                next_interpreter: function(o, b"PyInterpreterState_Next")?,
+            })
+        };
+        // Debug builds check more of frames than is meant to hold.
+        let is_debug = elf::find_in(o, b"_Py_RefTotal").is_some();
+        let inlined = if walked.version == 0x030b && !is_debug { inlined() } else { None };
+        // Free-threaded builds have other objects.
+        let fields = fields::of(walked.version).filter(|_| walked.layout.object_type == 8);
         if fields.is_none() && monitoring.is_none() {
             return None;
         }
@@ -130,6 +161,7 @@ unsafe fn gather(walked: &'static Interpreter) -> Option<Cpython> {
             type_type: object(b"PyType_Type")?,
             tuple_type: object(b"PyTuple_Type")? as u64,
             monitoring,
+            inlined,
         })
     }
 }

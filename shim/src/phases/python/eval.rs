@@ -11,8 +11,8 @@
 
 use super::cpython::{Cpython, Py, interpreter_of};
 use super::fields::{self, Fields, GENERATOR_STATE, ITEMS};
-use super::rules::Module;
-use super::{begins, codes, cpython, ends, last, monitor};
+use super::rules::{Module, Phase};
+use super::{begins, codes, cpython, ends, inlined, last, monitor};
 use crate::python::strings::chars;
 use crate::thread_stacks;
 use core::ffi::{c_int, c_void};
@@ -23,7 +23,7 @@ type Three = unsafe extern "C" fn(Py, Py, c_int) -> Py;
 
 /// Flags of a code object: locals are in slots (a function); a generator, a coroutine, an asynchronous generator.
 pub const OPTIMIZED: u32 = 1;
-const SUSPENDS: u32 = 0x20 | 0x80 | 0x200;
+pub const SUSPENDS: u32 = 0x20 | 0x80 | 0x200;
 
 /// Who evaluates frames behind us.
 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -218,7 +218,7 @@ unsafe fn is_over<const V: u16>(frame: Py, flags: u32) -> bool {
 
 /// The body of a module or of a class is about to run: which functions in a module are phases.
 #[inline(never)]
-unsafe fn body(f: &Fields, code: u64, globals: Py) {
+pub unsafe fn body(f: &Fields, code: u64, globals: Py) {
     let Some(p) = cpython::get() else { return };
     let l = &p.walked.layout;
     // SAFETY: the interpreter's objects; it holds them while they run.
@@ -233,8 +233,18 @@ unsafe fn body(f: &Fields, code: u64, globals: Py) {
         let at = chars(l, word(code as *const u8, f.filename)).map_or(0, |c| c.write(&mut file));
         let module = Module { name: name.get(..n).unwrap_or(b""), file: file.get(..at).unwrap_or(b"") };
         if module.is_wanted() {
-            codes::set(code, print_of(f, code as *const u8), module.phase(b"<module>"));
+            take(p, f, code, module.phase(b"<module>"));
             Inside { p, f, module: &module }.each(code, &mut path, 0, 0);
+        }
+    }
+}
+
+/// Says which phase a code object is.
+unsafe fn take(p: &Cpython, f: &Fields, code: u64, phase: Phase) {
+    // SAFETY: the caller's code object.
+    unsafe {
+        if codes::set(code, print_of(f, code as *const u8), phase) && phase.number != 0 {
+            inlined::watch(p, code);
         }
     }
 }
@@ -265,8 +275,7 @@ impl Inside<'_> {
                 let end = len + path.get_mut(len..).map_or(0, |room| name.write(room));
                 let is_function = half(inner as *const u8, f.flags) & OPTIMIZED != 0;
                 if is_function {
-                    let phase = self.module.phase(path.get(..end).unwrap_or(b""));
-                    codes::set(inner, print_of(f, inner as *const u8), phase);
+                    take(self.p, f, inner, self.module.phase(path.get(..end).unwrap_or(b"")));
                 }
                 let joint = if is_function { &b".<locals>."[..] } else { b"." };
                 let room = path.iter_mut().skip(end).zip(joint);
@@ -282,8 +291,13 @@ const DEEP: u32 = 150;
 /// Bytes of stack that are left to C code.
 const LEFT: u64 = 512 << 10;
 
+/// Whether the stack below `here` has room for C code.
+pub fn has_room(here: u64) -> bool {
+    thread_stacks::room_below(here) > LEFT
+}
+
 #[inline(always)]
-unsafe fn is_deep(state: Py) -> bool {
+pub unsafe fn is_deep(state: Py) -> bool {
     let f = &Of::<0x030b>::F;
     // SAFETY: the interpreter's thread state.
     unsafe { half(state, f.calls).wrapping_sub(half(state, f.calls_left)) as i32 > DEEP as i32 }
@@ -298,7 +312,7 @@ unsafe fn deep(state: Py, frame: Py, throw: c_int) -> Py {
         let next = core::mem::transmute::<*mut c_void, Three>(NEXT.load(Relaxed));
         let run = move || next(state, frame, throw);
         let here = &raw const next as u64;
-        if thread_stacks::room_below(here) > LEFT {
+        if has_room(here) {
             return if is_none::<0x030b>(frame) { run() } else { watched::<0x030b>(frame, run) };
         }
         let Some(p) = cpython::get() else { return run() };

@@ -35,9 +35,37 @@ pub struct Fields {
     pub calls: u16,
 }
 
+/// What is needed besides of 3.11, whose calls from Python to Python stay in one run of its loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inlined {
+    /// Frame: its function, and the first of its locals.
+    pub function: u16,
+    pub first_local: u16,
+    /// Function object: its code object.
+    pub function_code: u16,
+    /// Code object: how many arguments, how many that have a name only, how many locals with cells and free variables; where exceptions lead.
+    pub arguments: u16,
+    pub named_arguments: u16,
+    pub all_locals: u16,
+    pub exceptions: u16,
+    /// A `_PyCFrame`: 255 where instructions are traced.
+    pub traces: u16,
+}
+
+pub const INLINED: Inlined = Inlined {
+    function: 0,
+    first_local: 72,
+    function_code: 48,
+    arguments: 56,
+    named_arguments: 64,
+    all_locals: 76,
+    exceptions: 40,
+    traces: 0,
+};
+
 /// Thread state: its interpreter.
 pub const INTERPRETER: u16 = 16;
-/// Tuple: its items.
+/// Tuple: its items (up to 3.13).
 pub const ITEMS: u16 = 24;
 /// The frame's byte (3.11) of the generator that it lies in, before the frame: negative while that is suspended.
 pub const GENERATOR_STATE: isize = -5;
@@ -103,6 +131,8 @@ const V312: Fields = Fields {
 };
 const V313: Fields = Fields { monitoring: 176, return_tools: 12, eval_frame: 8472, ..V312 };
 
+const V314: Fields = Fields { owner: 74, return_tools: 13, eval_frame: 8520, ..V313 };
+
 /// Those of a minor version, 0x030b for 3.11.
 pub const fn of(version: u16) -> Option<Fields> {
     match version {
@@ -113,6 +143,7 @@ pub const fn of(version: u16) -> Option<Fields> {
         0x030b => Some(V311),
         0x030c => Some(V312),
         0x030d => Some(V313),
+        0x030e => Some(V314),
         _ => None,
     }
 }

@@ -15,12 +15,20 @@ use crate::python::strings::chars;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
-const PY_START: c_int = 1 << 0;
-const PY_RESUME: c_int = 1 << 1;
-const PY_RETURN: c_int = 1 << 2;
-const PY_YIELD: c_int = 1 << 3;
-const PY_UNWIND: c_int = 1 << 12;
-const PY_THROW: c_int = 1 << 13;
+/// Which event: its place in [`METHODS`].
+const START: usize = 0;
+const RESUME: usize = 1;
+const THROW: usize = 2;
+const RETURN: usize = 3;
+const YIELD: usize = 4;
+const UNWIND: usize = 5;
+/// Their bits, which differ between versions: the interpreter says them.
+static BITS: [AtomicI32; 6] = [const { AtomicI32::new(0) }; 6];
+
+/// The bits of some events together.
+fn bits<const N: usize>(events: [usize; N]) -> c_int {
+    events.into_iter().filter_map(|e| BITS.get(e)).map(|b| b.load(Relaxed)).sum()
+}
 
 type Called = unsafe extern "C" fn(Py, *const Py, isize) -> Py;
 
@@ -42,13 +50,13 @@ const fn method(name: &'static core::ffi::CStr, call: Called) -> Method {
 }
 
 /// What is called for which event. The program sees their names in nothing but the tool's registration.
-static METHODS: [(c_int, Method); 6] = [
-    (PY_START, method(c"start", starts)),
-    (PY_RESUME, method(c"resume", resumes)),
-    (PY_THROW, method(c"throw", resumes)),
-    (PY_RETURN, method(c"return", returns)),
-    (PY_YIELD, method(c"yield", suspends)),
-    (PY_UNWIND, method(c"unwind", suspends)),
+static METHODS: [(&core::ffi::CStr, Method); 6] = [
+    (c"PY_START", method(c"start", starts)),
+    (c"PY_RESUME", method(c"resume", resumes)),
+    (c"PY_THROW", method(c"throw", resumes)),
+    (c"PY_RETURN", method(c"return", returns)),
+    (c"PY_YIELD", method(c"yield", suspends)),
+    (c"PY_UNWIND", method(c"unwind", suspends)),
 ];
 
 /// Numbers that no well-known tool has; 0 while there is none.
@@ -135,17 +143,26 @@ unsafe fn register(m: &Monitoring, monitoring: Py) -> bool {
         };
         TOOL.store(tool, Relaxed);
         DISABLE.store(disable as u64, Relaxed);
-        let all = METHODS.iter().all(|(event, method)| {
+        let events = (m.attribute)(monitoring, c"events".as_ptr());
+        let all = METHODS.iter().zip(&BITS).all(|((event, method), bit)| {
+            let number = if events.is_null() { events } else { (m.attribute)(events, event.as_ptr()) };
+            if !number.is_null() {
+                bit.store((m.as_long)(number) as c_int, Relaxed);
+            }
+            if !went_well(m, number) {
+                return false;
+            }
             let f = (m.new_function)((method as *const Method).cast::<c_void>(), core::ptr::null_mut(), core::ptr::null_mut());
             // `N` takes the function over, null is an error that is passed on.
-            went_well(m, (m.call_method)(monitoring, c"register_callback".as_ptr(), c"IiN".as_ptr(), tool, *event, f))
+            went_well(m, (m.call_method)(monitoring, c"register_callback".as_ptr(), c"IiN".as_ptr(), tool, bit.load(Relaxed), f))
         });
+        went_well(m, events);
         let watched = m.watch_codes.is_some_and(|watch| watch(made) >= 0);
         if !watched {
             (m.clear_error)();
-            FOR_ALL.store(PY_START, Relaxed);
+            FOR_ALL.store(bits([START]), Relaxed);
         }
-        all && (watched || went_well(m, (m.call_method)(monitoring, c"set_events".as_ptr(), c"Ii".as_ptr(), tool, PY_START)))
+        all && (watched || went_well(m, (m.call_method)(monitoring, c"set_events".as_ptr(), c"Ii".as_ptr(), tool, bits([START]))))
     }
 }
 
@@ -164,7 +181,7 @@ unsafe extern "C" fn made(event: c_int, code: Py) -> c_int {
             let monitoring = (m.sys_object)(c"monitoring".as_ptr());
             if !monitoring.is_null() {
                 let tool = TOOL.load(Relaxed);
-                went_well(m, (m.call_method)(monitoring, c"set_local_events".as_ptr(), c"IOi".as_ptr(), tool, code, PY_START));
+                went_well(m, (m.call_method)(monitoring, c"set_local_events".as_ptr(), c"IOi".as_ptr(), tool, code, bits([START])));
             }
         }
     }
@@ -264,10 +281,10 @@ unsafe fn ask_for(p: &Cpython, m: &Monitoring, code: Py) {
             if let Some(w) = MET.get(word) {
                 w.fetch_or(mask, Relaxed);
             }
-            let events = FOR_ALL.load(Relaxed) | PY_UNWIND | PY_THROW;
+            let events = FOR_ALL.load(Relaxed) | bits([UNWIND, THROW]);
             went_well(m, (m.call_method)(monitoring, c"set_events".as_ptr(), c"Ii".as_ptr(), tool, events));
         }
-        let events = PY_START | PY_RESUME | PY_RETURN | PY_YIELD;
+        let events = bits([START, RESUME, RETURN, YIELD]);
         went_well(m, (m.call_method)(monitoring, c"set_local_events".as_ptr(), c"IOi".as_ptr(), tool, code, events));
     }
 }
@@ -338,7 +355,8 @@ unsafe fn locals(code: Py) -> Locals {
             frame = frame.add(l.cframe_current as usize).cast::<Py>().read();
         }
         let field = |offset: u16| frame.add(offset as usize).cast::<Py>().read();
-        if frame.is_null() || field(f.code) != code || !field(f.locals).is_null() {
+        // From 3.14 on its lowest bits say how it is held.
+        if frame.is_null() || (field(f.code) as u64 & !7) as Py != code || !field(f.locals).is_null() {
             return Locals::Stay;
         }
         let object = field(f.frame_object);

@@ -115,6 +115,15 @@ pub fn read(o: Object, m: &mut Module) -> Option<()> {
     (codes > 0).then_some(())
 }
 
+/// Tells each segment of an object: its kind and flags (`PT_*`, `PF_*`), where it begins and ends; of what is loaded only what the file has.
+pub fn segments(o: Object, mut told: impl FnMut(u32, u32, u64, u64)) {
+    each_header(o, |h| {
+        let start = o.bias.wrapping_add(h.address);
+        let size = if h.kind == libc::PT_LOAD { h.file_size } else { h.size };
+        told(h.kind, h.flags, start, start.wrapping_add(size));
+    });
+}
+
 fn put<T: Copy>(list: &mut [T; SEGMENTS], count: &mut usize, v: T) {
     if let Some(place) = list.get_mut(*count) {
         *place = v;
