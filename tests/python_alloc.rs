@@ -194,8 +194,8 @@ fn forks_threads_interpreters_and_tracemalloc_stay_accounted() {
             let first = &report["runs"][0];
             let times = if what == "tracemalloc" { 2 } else { 1 };
             assert_eq!(planted(first).0, times * PLANTED.0, "{at}");
-            // What 3.13 allocates past its own domains and frees by one of them.
-            assert!(number(first, "unknown_frees") <= 8, "{at}: {}", number(first, "unknown_frees"));
+            // What 3.13 and 3.14 allocate past their own domains and free by one of them.
+            assert!(number(first, "unknown_frees") <= 12, "{at}: {}", number(first, "unknown_frees"));
             if what == "fork" {
                 let child = &report["runs"][1];
                 assert_eq!(planted(child), (PLANTED.0, 0), "{at}");

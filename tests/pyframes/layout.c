@@ -1,31 +1,6 @@
 /* Prints the layout of an interpreter by its headers: a field of the shim's `Layout` and its offset a line; from 3.13 on `word` lines with what the interpreter says
    of itself. What a version does not have is not printed. */
-#define Py_BUILD_CORE 1
-#include <Python.h>
-#include <frameobject.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#if PY_VERSION_HEX < 0x03080000
-#include <internal/pystate.h>
-#elif PY_VERSION_HEX < 0x03090000
-#include <internal/pycore_pystate.h>
-#else
-#include <internal/pycore_runtime.h>
-#endif
-#if PY_VERSION_HEX >= 0x030e0000
-#include <internal/pycore_interpframe_structs.h>
-#elif PY_VERSION_HEX >= 0x030b0000
-#include <internal/pycore_frame.h>
-#endif
-#if PY_VERSION_HEX >= 0x030b0000
-#include <internal/pycore_code.h>
-#else
-#include <code.h>
-#endif
-
-static void say(const char *name, size_t at) { printf("%s %zu\n", name, at); }
-#define SAY(name, type, field) say(name, offsetof(type, field))
+#include "headers.h"
 
 int main(void)
 {

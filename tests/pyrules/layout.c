@@ -1,32 +1,9 @@
 /* Prints the offsets of an interpreter by its headers: a field of the shim's `Fields` and its offset a line. What a version does not have is not printed. */
-#define Py_BUILD_CORE 1
-#include <Python.h>
-#include <frameobject.h>
-#include <stddef.h>
-#include <stdio.h>
-#if PY_VERSION_HEX < 0x03080000
-#include <internal/pystate.h>
-#elif PY_VERSION_HEX < 0x03090000
-#include <internal/pycore_pystate.h>
-#else
-#include <internal/pycore_interp.h>
-#include <internal/pycore_runtime.h>
-#if PY_VERSION_HEX >= 0x030c0000
-#include <internal/pycore_instruments.h>
-#endif
-#endif
-#if PY_VERSION_HEX >= 0x030b0000
-#include <internal/pycore_code.h>
-#include <internal/pycore_frame.h>
-#else
-#include <code.h>
-#endif
-
-#define SAY(name, type, field) printf("%s %zd\n", name, (ssize_t)offsetof(type, field))
+#include "../pyframes/headers.h"
 
 int main(void)
 {
-    printf("version %d\n", PY_VERSION_HEX >> 16);
+    say("version", PY_VERSION_HEX >> 16);
 #if PY_VERSION_HEX < 0x030b0000
     SAY("code", PyFrameObject, f_code);
     SAY("globals", PyFrameObject, f_globals);
@@ -51,6 +28,15 @@ int main(void)
 #if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
     SAY("calls_left", PyThreadState, recursion_remaining);
     SAY("calls", PyThreadState, recursion_limit);
+    SAY("inlined_function", _PyInterpreterFrame, f_func);
+    SAY("inlined_first_local", _PyInterpreterFrame, localsplus);
+    SAY("inlined_function_code", PyFunctionObject, func_code);
+    SAY("inlined_arguments", PyCodeObject, co_argcount);
+    SAY("inlined_named_arguments", PyCodeObject, co_kwonlyargcount);
+    SAY("inlined_all_locals", PyCodeObject, co_nlocalsplus);
+    SAY("inlined_exceptions", PyCodeObject, co_exceptiontable);
+    if (offsetof(_PyInterpreterFrame, is_entry) + 4 > offsetof(_PyInterpreterFrame, localsplus)) say("inlined frames have no room for a mark", 0);
+    SAY("inlined_traces", _PyCFrame, use_tracing);
 #endif
 #if PY_VERSION_HEX >= 0x030c0000
     SAY("monitoring", PyCodeObject, _co_monitoring);
@@ -67,6 +53,6 @@ int main(void)
     SAY("type_name", PyTypeObject, tp_name);
     SAY("type_size", PyTypeObject, tp_basicsize);
     SAY("type_dealloc", PyTypeObject, tp_dealloc);
-    printf("type %zu\n", sizeof(PyTypeObject));
+    say("type", sizeof(PyTypeObject));
     return 0;
 }

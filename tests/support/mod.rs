@@ -12,6 +12,7 @@ mod artifacts;
 pub mod jq;
 mod machine;
 mod program;
+pub mod pyrules;
 mod session;
 mod truth;
 
