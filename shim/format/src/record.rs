@@ -126,7 +126,7 @@ pub mod op {
     pub const PHASE: u8 = 0x53;
     /// A node of the lane's tree of native frames: its number; its parent's, the frame.
     pub const NODE: u8 = 0x54;
-    /// A node of the lane's tree of Python frames: its number; its parent's, code << 32 | line (as [`super::pylines::said`]) << 1 | entry.
+    /// A node of the lane's tree of Python frames: its number; its parent's, code << 32 | line (as [`crate::pylines::said`]) << 1 | entry.
     pub const PYNODE: u8 = 0x55;
     /// The stack of the allocations and rows that follow: Python node in bits 28..56, native node below. No argument word.
     pub const STACK: u8 = 0x56;
