@@ -65,6 +65,8 @@ pub fn in_phases(runs: &mut [Run], high: impl Fn(&Run) -> Bytes) {
 /// Children that an image started, by the name of their program, as phases: when they ran, how many, the most of them and theirs at once.
 fn children(run: &Run, process: usize, processes: &[Process], below: &[Vec<usize>]) -> Vec<Phase> {
     let (begin, end) = (run.start_unix_s, run.start_unix_s + run.wall_s);
+    // A child can be recorded from after its parent's end on; which image it is of matters where there is another.
+    let end = if end >= processes[process].end { f64::MAX } else { end };
     let is_its = |c: &&usize| processes[**c].parent == Some(process) && (begin..=end).contains(&processes[**c].start);
     let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for &child in below[process].iter().filter(is_its) {
