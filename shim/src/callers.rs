@@ -14,8 +14,8 @@ mod nodes;
 
 use crate::config::{CONFIG, NATIVE, PYTHON};
 use crate::lane::{Hot, push_of_stacks};
-use crate::phases::symbol;
 use crate::phases::process::script;
+use crate::phases::symbol;
 use crate::python::Python;
 use crate::sys::{self, sys};
 use crate::unwind::reach::{self, Reach};
