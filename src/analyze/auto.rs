@@ -48,7 +48,8 @@ pub fn phases(samples: &[Sample], end_s: f64, inside: bool) -> Vec<Phase> {
         .iter()
         .map(|&((from, to), course)| {
             let end_s = if to + 1 == samples.len() { end_s } else { samples[to].t_s };
-            phase(&samples[from..=to], course, end_s, inside)
+            let until = |at: usize| samples.get(at + 1).map_or(end_s, |next| next.t_s);
+            Phase { sampled: Some((samples[from].t_s, until(to))), ..phase(&samples[from..=to], course, end_s, inside) }
         })
         .collect()
 }

@@ -56,7 +56,8 @@ fn has(image: &ImageEnd, path: u32) -> bool {
 pub fn balances(image: &ImageEnd, phase: &Phase) -> [Vec<(u32, Balance)>; 2] {
     if phase.source == "auto" {
         let t = |s: f64| image.header.mono_ns.saturating_add((s.max(0.0) * 1e9) as u64);
-        let grown = image.heap.sites.as_ref().map(|ends| ends.curve.grown(t(phase.begin_s), t(phase.end_s), &ends.held));
+        let (from, to) = phase.sampled.unwrap_or((phase.begin_s, phase.end_s));
+        let grown = image.heap.sites.as_ref().map(|ends| ends.curve.grown(t(from), t(to), &ends.held));
         return [grown.unwrap_or_default(), Vec::new()];
     }
     let mut both: [HashMap<u32, Balance>; 2] = Default::default();

@@ -181,6 +181,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         children_peak_bytes: None,
         left: None,
         meanwhile: None,
+        sampled: None,
         growth_per_count_bytes: growth.as_ref().map(|g| g.0).filter(|_| inside),
         per_unit: None,
         steps: growth.map(|g| g.1).filter(|_| inside),

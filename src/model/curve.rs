@@ -54,6 +54,11 @@ impl Curve {
         self.epoch = now;
     }
 
+    /// Length of an epoch; as good as endless where nothing is noted.
+    pub fn width(&self) -> u64 {
+        if self.on { self.width } else { u64::MAX }
+    }
+
     /// Another one in each epoch; 0 where nothing is noted.
     #[inline]
     pub fn mark(&self) -> u32 {

@@ -117,6 +117,16 @@ pub struct Steps<'a> {
 }
 
 impl Steps<'_> {
+    /// So many pieces of them, in order.
+    fn parts(&self, n: usize) -> impl Iterator<Item = Steps<'_>> {
+        let len = self.requested.len();
+        (0..n).map(move |i| {
+            let (from, to) = (i * len / n, (i + 1) * len / n);
+            let (requested, got, ended) = (&self.requested[from..to], &self.got[from..to], &self.ended[from..to]);
+            Steps { requested, got, ended, t0: self.time_of(from), t1: self.time_of(to) }
+        })
+    }
+
     /// Instant of a step: they are spread evenly.
     fn time_of(&self, at: usize) -> u64 {
         let n = self.requested.len().max(1) as u128;
@@ -132,6 +142,17 @@ impl SiteBook {
 
     /// Plays steps. `exact`: every call is an event, the level is that of `requested`.
     pub fn play(&mut self, steps: &Steps, kinds: &KindTable, sites: &Numbers, exact: bool) {
+        let parts = (steps.t1.saturating_sub(steps.t0) / self.curve.width()).min(steps.requested.len() as u64) as usize;
+        if parts < 2 {
+            return self.play_part(steps, kinds, sites, exact);
+        }
+        // Longer than what the curve tells apart: piece by piece.
+        for part in steps.parts(parts) {
+            self.play_part(&part, kinds, sites, exact);
+        }
+    }
+
+    fn play_part(&mut self, steps: &Steps, kinds: &KindTable, sites: &Numbers, exact: bool) {
         if self.held.len() < sites.count {
             self.held.resize(sites.count, Held::default());
         }

@@ -77,6 +77,9 @@ pub struct Phase {
     /// Layers of memory when it began first and when it ended last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<[serde_json::Value; 2]>,
+    /// Of a stretch of the curve: its begin, and until when its last sample tells the most.
+    #[serde(skip)]
+    pub sampled: Option<(f64, f64)>,
     /// When it was on, for the job's sake.
     #[serde(skip)]
     pub spans: Vec<(f64, f64)>,
