@@ -129,7 +129,9 @@ impl KindTable {
         let selected = !wide && self.selected.binary_search(&size).is_ok();
         // Larger ones are a damaged line's: no address space holds them.
         let size = size.min(SIZE_MAX);
-        let mut kind = Kind { size, usable: size + slack.min(SIZE_MAX), func, flags, wide, selected, weight: 1.0, ..Kind::default() };
+        // An allocator that does not say how large its blocks are has nothing for all of them: less than was asked for.
+        let slack = if slack > SIZE_MAX { 0 } else { slack };
+        let mut kind = Kind { size, usable: size + slack, func, flags, wide, selected, weight: 1.0, ..Kind::default() };
         if kind.sampled() {
             kind.weight = -1.0 / f64::exp_m1(-(size.max(1) as f64) / self.sample.max(1) as f64);
         }
@@ -214,5 +216,19 @@ impl KindTable {
     /// All kinds that were allocated at least once, in no order. The unknown kind is not among them.
     pub fn used(&self) -> impl Iterator<Item = &Kind> {
         self.all[2..].iter().filter(|k| k.allocs > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_that_the_allocator_does_not_say_is_what_was_asked_for() {
+        let mut kinds = KindTable::new(&[], 1);
+        let id = kinds.intern(0, 1000, 0u64.wrapping_sub(1000));
+        assert_eq!((kinds.all[id as usize].size, kinds.all[id as usize].usable), (1000, 1000));
+        let id = kinds.intern(0, 1000, 24);
+        assert_eq!(kinds.all[id as usize].usable, 1024);
     }
 }

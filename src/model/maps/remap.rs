@@ -82,8 +82,9 @@ impl MapTable {
     /// Puts pieces that lay from `old` on at `new`; the last one fills up what is new.
     fn put_moved(&mut self, moved: &[Piece<Mapped>], old: u64, new: u64, new_end: u64) {
         for (i, p) in moved.iter().enumerate() {
-            let start = new.saturating_add(p.start - old);
-            let whole = new.saturating_add(p.end - old);
+            let (Some(from), Some(to)) = (p.start.checked_sub(old), p.end.checked_sub(old)) else { continue };
+            let start = new.saturating_add(from);
+            let whole = new.saturating_add(to);
             let end = if i + 1 == moved.len() { new_end } else { whole.min(new_end) };
             if start < end {
                 self.add(start, end, p.value);
