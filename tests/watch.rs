@@ -50,7 +50,8 @@ fn a_process_and_what_it_starts_are_seen_as_the_kernel_sees_them() {
     assert_eq!(runs[1]["ppid"], pid);
     let child = runs[1]["rss"]["peak_bytes"].as_u64().unwrap();
     assert!(child > 30 << 20 && run["children"]["rss_peak_bytes"].as_u64() >= Some(child), "{child}");
-    let screen = Command::new(memshim()).args(["analyze", "--no-color"]).arg(dir.join("w.jsonl.zst")).output().unwrap();
+    let screen =
+        Command::new(memshim()).args(["analyze", "--no-color"]).arg(dir.join("w.jsonl.zst")).env("LC_ALL", "C.UTF-8").output().unwrap();
     let screen = lossy(&screen.stdout);
     for words in ["watched from outside", "HEAP      not seen", "how is not seen from outside", "RESIDENT  peak"] {
         assert!(screen.contains(words), "{words}: {screen}");

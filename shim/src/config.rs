@@ -1,6 +1,6 @@
 //! The settings: `MEMSHIM_*` of the initial environment, read from the stack the kernel laid out, so that a program that clears or
 //! replaces its environment does not matter and no libc state is touched; then those of the file that `MEMSHIM_CONFIG` names, where the
-//! environment has none ([`file`]). Kept in memory for forked children.
+//! environment has none ([`mod@file`]). Kept in memory for forked children.
 
 mod file;
 
