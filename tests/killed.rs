@@ -192,3 +192,22 @@ fn a_compressed_trace_of_an_abort_under_run_is_whole() {
         assert!(text.ends_with('\n') && text.contains("\"outside\""), "{times}");
     }
 }
+
+#[test]
+fn one_that_dies_young_has_its_time_and_its_names() {
+    let test = "one_that_dies_young_has_its_time_and_its_names";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    let program = support::build("dies_young.c", "dies_young", &["-g", "-O0"]);
+    let mut command = Command::new(&program);
+    command.current_dir(&dir).env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", "full");
+    assert_eq!(Session::start(&mut command, &dir).finish(Duration::from_secs(20)).end(), "signal 9");
+    let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).expect("a report")).expect("JSON");
+    let run = &report["runs"][0];
+    assert!((0.0..20.0).contains(&run["wall_s"].as_f64().unwrap()), "{}", run["wall_s"]);
+    assert_eq!(run["heap"]["peak_bytes"], 100 * 1000 + 100 * 100_000);
+    let owner = &run["owners"][0];
+    assert_eq!((&owner["frame"]["function"], &owner["live_at_peak_bytes"]), (&"keep".into(), &10_100_000.into()), "{owner}");
+}

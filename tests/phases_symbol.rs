@@ -228,7 +228,7 @@ fn what_is_no_rule_is_said_with_what_would_be_one() {
     assert!(out.status.code() == Some(125) && said.contains("`dgemm_` is no rule: write object:function"), "{said}");
     let ran = run(&mut Command::new("true"), &dir, "dgemm_");
     let said = "memshim: MEMSHIM_PHASE_SYM=dgemm_ is not understood; give object:function, such as libblas.so*:dgemm_ or plugin.so:*, 64 rules at \
-                most. The default is used.\n";
+                most. What is no such rule is left out.\n";
     assert_eq!((ran.end().as_str(), lossy(&ran.stderr).as_str()), ("exit 0", said));
     let program = program(WAYS[0].0, WAYS[0].1);
     std::fs::write(dir.join("memshim.toml"), "phase_sym = ['symbols_part.so:keep', 'symbols_part.so:work']\nmode = 'full'\n")

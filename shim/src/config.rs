@@ -264,7 +264,9 @@ unsafe fn setting<'a>(key: Key, value: &'a [u8], from: From, texts: &mut Texts<'
                 From::Variable => t.str(key.variable()).str("="),
                 From::Line(path, line) => place(t, path, line).str(key.name()).str(" = "),
             };
-            t.bytes(short(value)).str(" is not understood; give ").str(form).str(". The default is used.");
+            t.bytes(short(value)).str(" is not understood; give ").str(form);
+            let rules = matches!(key, Key::PhasePy | Key::PhaseSym);
+            t.str(if rules { ". What is no such rule is left out." } else { ". The default is used." });
         });
     }
 }

@@ -333,7 +333,7 @@ pub(super) unsafe fn timed(lane: *mut Lane, c: &mut Commit, w: u64) {
             }
             return;
         }
-        at(lane, c, record::time_of_stamp(w, c.stamp_ns.saturating_sub(LATE)));
+        at(lane, c, record::time_of_stamp(w, c.stamp_ns.saturating_sub(record::LATE)));
     }
 }
 
@@ -347,9 +347,6 @@ pub(super) unsafe fn at(lane: *mut Lane, c: &mut Commit, t_ns: u64) {
         unsafe { put_stamp(lane, c, t_ns) };
     }
 }
-
-/// A stamp comes at most so long after it was made: then its thread had been held up between the clock and the ring.
-const LATE: u64 = 3_600_000_000_000;
 
 /// Unit of column `t`, ns.
 pub const TICK: u64 = 100;

@@ -134,19 +134,27 @@ fn known(handle: u64) -> Option<&'static Place> {
 
 /// Bytes of this thread's stack below `here`; 0: not known.
 pub fn room_below(here: u64) -> u64 {
+    bounds().map_or(0, |[low, end]| if (low..end).contains(&here) { here - low } else { 0 })
+}
+
+/// Whether less than a sixteenth of this thread's stack is in use at `here` (of a small one, a quarter, 64 KiB at most), or that is not known.
+pub fn is_little_used(here: u64) -> bool {
+    const LITTLE: u64 = 64 << 10;
+    bounds().is_none_or(|[low, end]| !(low..end).contains(&here) || end - here < ((end - low) / 16).max(LITTLE.min((end - low) / 4)))
+}
+
+/// Where this thread's stack may go to, and where it begins.
+fn bounds() -> Option<[u64; 2]> {
     if let Some(top) = reach::top_of_first() {
         let mut limit = [0u64; 2];
         // SAFETY: limit is a struct rlimit64.
         unsafe { sys!(libc::SYS_prlimit64, 0, libc::RLIMIT_STACK, 0, limit.as_mut_ptr()) };
         let [soft, _] = limit;
-        return here.saturating_sub(top.saturating_sub(soft));
+        return Some([top.saturating_sub(soft), top]);
     }
     let handle = sys::thread_block();
-    known(handle).map_or(0, |place| {
-        let end = (handle + PAGE) & !(PAGE - 1);
-        let low = end - place.len.load(Relaxed).min(end);
-        if (low..end).contains(&here) { here - low } else { 0 }
-    })
+    let end = (handle + PAGE) & !(PAGE - 1);
+    known(handle).map(|place| [end - place.len.load(Relaxed).min(end), end])
 }
 
 /// A thread was made with these attributes (null: the default ones).

@@ -197,6 +197,11 @@ extern "C" fn run() -> ! {
     // SAFETY: settings are read-only.
     let interval = unsafe { CONFIG.interval_ns };
     let mut more = false;
+    // What is loaded by now, for those who read what a program left that died young.
+    if drain::try_lock(me) {
+        lines::loaded();
+        drain::unlock();
+    }
     while STOP.load(Acquire) == 0 {
         let bell = DOORBELL.load(Acquire);
         SLEEPING.store(1, Release);

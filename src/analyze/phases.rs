@@ -146,7 +146,14 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
             heap_persistent: h.end - h.begin,
         })
         .collect();
-    let growth = steps::steps(&all);
+    // What a phase is blamed for is what it left behind itself, and what is there still: not what grew beside it, nor what somebody frees later.
+    let mut own = 0i64;
+    let alone = all.iter().map(|s| {
+        own = own.saturating_add(s.heap_persistent);
+        Step { level: own, ..*s }
+    });
+    let alone = steps::steps(&alone.collect::<Vec<_>>());
+    let growth = steps::steps(&all).into_iter().chain(alone).min_by(|a, b| a.0.total_cmp(&b.0));
     let wall_s: f64 = all.iter().map(|s| s.wall_s).sum();
     let inner = times.iter().fold(0u64, |sum, i| sum.saturating_add(i.inner_ns));
     let rss = times.iter().filter_map(|i| rss_peak(p, i)).max();

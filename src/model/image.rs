@@ -183,7 +183,7 @@ impl Image {
                 rows.ev.into_iter().for_each(|row| self.phases.add(row, self.end.recovered));
                 self.heap.expect(&mut self.phases.due, &mut self.phases.turns);
             }
-            Line::Modules(modules) => self.stacks.load(modules),
+            Line::Modules(modules) => self.stacks.load(modules, &self.header.cwd.0),
             Line::Nodes(nodes) => self.stacks.define_native(&nodes),
             Line::PyNodes(nodes) => self.stacks.define_python(&nodes),
             Line::Codes(codes) => self.stacks.define_code(codes),

@@ -32,6 +32,10 @@ pub struct Turn {
 /// Sets of phases told apart, and places; beyond, allocations are of no phase.
 const SETS_MAX: usize = 1 << 14;
 const PLACES_MAX: usize = 1 << 21;
+/// Phases of all places together.
+const THEN_MAX: usize = 1 << 22;
+/// Phases that are on, of which it is known when they end.
+const ON_MAX: usize = 4096;
 /// Phases of one set: further ones that are on at the same time are left out.
 const ON_AT_ONCE: usize = 32;
 
@@ -43,7 +47,9 @@ impl On {
     /// A phase begins or ends.
     pub fn turn(&mut self, turn: &Turn) {
         if turn.begins {
-            self.0.push(turn.path);
+            if self.0.len() < ON_MAX {
+                self.0.push(turn.path);
+            }
         } else if let Some(at) = self.0.iter().rposition(|p| *p == turn.path) {
             self.0.remove(at);
         }
@@ -88,6 +94,8 @@ pub struct PhaseSites {
     sets: Vec<Box<[u32]>>,
     set_of: HashMap<Box<[u32]>, u32>,
     places: Vec<Place>,
+    /// Phases of them all.
+    thens: usize,
     place_of: HashMap<u64, u32, BuildHasherDefault<SpreadHash>>,
     /// By path.
     instants: Vec<Instants>,
@@ -142,11 +150,12 @@ impl PhaseSites {
         if let Some(&known) = self.place_of.get(&key) {
             return known;
         }
-        if self.places.len() >= PLACES_MAX {
+        let phases = self.sets.get(set as usize).map_or(0, |s| s.len());
+        if self.places.len() >= PLACES_MAX || self.thens + phases > THEN_MAX {
             self.crowded += 1;
             return 0;
         }
-        let phases = self.sets.get(set as usize).map_or(0, |s| s.len());
+        self.thens += phases;
         // Instants that came before it are of no concern to it: it held nothing.
         let then = (0..phases).map(|i| Then { seen: self.count(self.sets[set as usize][i]), ..Then::default() }).collect();
         self.places.push(Place { site, set, now: Balance::default(), then });

@@ -22,11 +22,14 @@ pub struct ModuleTable {
 }
 
 impl ModuleTable {
-    /// Takes a line in; the number of ranges that can't be.
-    pub fn read(&mut self, line: Modules) -> u64 {
+    /// Takes a line in; the number of ranges that can't be. `folder`: the process's at its start.
+    pub fn read(&mut self, line: Modules, folder: &str) -> u64 {
         let mut bad = 0;
         for m in line.load {
-            let file = ModuleFile { path: m.path, build_id: m.build_id };
+            // `./libwork.so`, as the loader was asked for it: from where the program was started.
+            let relative = m.path.contains('/') && !m.path.starts_with('/') && !folder.is_empty();
+            let path = if relative { format!("{folder}/{}", m.path.trim_start_matches("./")) } else { m.path };
+            let file = ModuleFile { path, build_id: m.build_id };
             let next = self.files.len() as u32;
             let index = *self.known.entry(file).or_insert_with_key(|file| {
                 self.files.push(file.clone());
@@ -72,27 +75,33 @@ mod tests {
     #[test]
     fn an_address_is_of_what_was_loaded_there_last() {
         let mut t = ModuleTable::default();
-        t.read(Modules {
-            load: vec![module(1, "a", 0x1000, (0x1000, 0x2000)), module(2, "b", 0x2000, (0x2000, 0x3000))],
-            ..Modules::default()
-        });
+        let load = vec![module(1, "a", 0x1000, (0x1000, 0x2000)), module(2, "b", 0x2000, (0x2000, 0x3000))];
+        t.read(Modules { load, ..Modules::default() }, "");
         assert_eq!(t.find(0x1500, false), Some((0, 0x500)));
         assert_eq!(t.find(0x2000, false), Some((0, 0x1000)), "a call at the very end returns to the next byte");
         assert_eq!(t.find(0x2000, true), Some((1, 0)));
-        t.read(Modules { unload: vec![1], ..Modules::default() });
+        t.read(Modules { unload: vec![1], ..Modules::default() }, "");
         assert_eq!(t.find(0x1500, false), Some((0, 0x500)), "what came before the unload may be read after it");
-        t.read(Modules { load: vec![module(3, "c", 0, (0x1400, 0x1800))], ..Modules::default() });
+        t.read(Modules { load: vec![module(3, "c", 0, (0x1400, 0x1800))], ..Modules::default() }, "");
         assert_eq!((t.find(0x1500, false), t.find(0x1900, false), t.find(5, true)), (Some((2, 0x1500)), None, None));
     }
 
     #[test]
     fn a_file_loaded_twice_is_one_and_an_empty_range_is_none() {
         let mut t = ModuleTable::default();
-        let bad = t.read(Modules {
-            load: vec![module(1, "a", 0, (4096, 8192)), module(2, "a", 1 << 20, (1 << 20, 2 << 20)), module(3, "a", 0, (9, 9))],
-            ..Modules::default()
-        });
+        let load = vec![module(1, "a", 0, (4096, 8192)), module(2, "a", 1 << 20, (1 << 20, 2 << 20)), module(3, "a", 0, (9, 9))];
+        let bad = t.read(Modules { load, ..Modules::default() }, "");
         assert_eq!((bad, t.files.len()), (1, 1));
         assert_eq!(t.find((1 << 20) + 5, true), Some((0, 5)));
+    }
+
+    #[test]
+    fn a_relative_path_is_from_where_the_program_was_started() {
+        let mut t = ModuleTable::default();
+        let paths = ["./libwork.so.1", "plug/x.so", "../y.so", "/lib/z.so", "linux-vdso.so.1"];
+        let load = paths.iter().zip(1..).map(|(path, n)| module(n, path, 0, (n << 12, (n + 1) << 12))).collect();
+        t.read(Modules { load, ..Modules::default() }, "/home/u");
+        let found: Vec<&str> = t.files.iter().map(|f| f.path.as_str()).collect();
+        assert_eq!(found, ["/home/u/libwork.so.1", "/home/u/plug/x.so", "/home/u/../y.so", "/lib/z.so", "linux-vdso.so.1"]);
     }
 }

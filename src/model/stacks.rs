@@ -151,8 +151,8 @@ pub struct Stacks {
 const SITES_MAX: usize = 1 << 22;
 
 impl Stacks {
-    pub fn load(&mut self, line: Modules) {
-        self.bad += self.modules.read(line);
+    pub fn load(&mut self, line: Modules, folder: &str) {
+        self.bad += self.modules.read(line, folder);
     }
 
     pub fn define_code(&mut self, line: Codes) {

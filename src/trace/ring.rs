@@ -17,9 +17,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// Of a STAMP.
+    /// Of a STAMP: it can be older than the block that its push began.
     pub fn time(&self) -> u64 {
-        record::time_of_stamp(record::stamp(self.arg << record::ARG_SHIFT | self.low), self.block_t)
+        record::time_of_stamp(record::stamp(self.arg << record::ARG_SHIFT | self.low), self.block_t.saturating_sub(record::LATE))
     }
 }
 

@@ -176,6 +176,9 @@ pub const fn stamp(t_ns: u64) -> u64 {
     START | (op::STAMP as u64) << OP_SHIFT | t_ns & STAMP_BITS
 }
 
+/// A stamp comes at most so long after it was made, ns: then its thread had been held up between the clock and the ring.
+pub const LATE: u64 = 3_600_000_000_000;
+
 /// Its time, which is not before `since`.
 pub const fn time_of_stamp(w: u64, since: u64) -> u64 {
     let t = since & !STAMP_BITS | w & STAMP_BITS;

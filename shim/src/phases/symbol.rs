@@ -96,6 +96,12 @@ pub fn trouble(mut say: impl FnMut(&[u8], &'static str)) {
     if edge::were_too_deep() {
         say(b"", "calls of native functions where the stack was nearly used up, or more than 65,536 deep, are no phases");
     }
+    if edge::were_too_large() {
+        say(
+            b"",
+            "calls of native functions by functions that have more than 16 KiB on the stack (3,840 bytes on stacks of the program's own making) are no phases",
+        );
+    }
     for (rule, why) in rules::unmet() {
         say(rule, why);
     }

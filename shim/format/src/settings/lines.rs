@@ -239,8 +239,11 @@ impl<'a> Items<'a> {
                 Some(_) if due => {
                     due = false;
                     // `key = …` of a line below is not a text without quotes.
-                    let is_another = self.line > begin && self.line_at(self.at).contains(&b'=');
-                    self.value(1).map_err(|fix| if is_another { OPEN } else { fix })?;
+                    let (at, line) = (self.at, self.line);
+                    if let Err(fix) = self.value(1) {
+                        let is_another = line > begin && self.line_at(at).contains(&b'=');
+                        return Err(if is_another { OPEN } else { fix });
+                    }
                 }
                 Some(_) => return Err("put a comma between the values, and ] after the last"),
             }

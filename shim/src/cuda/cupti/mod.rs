@@ -26,6 +26,7 @@ use super::{contexts, reaper};
 use crate::config::{CONFIG, GPU_CUPTI};
 use crate::elf::weak_symbol;
 use crate::lane::{Hot, push};
+use crate::spool::SPOOL;
 use crate::sys;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -255,6 +256,9 @@ fn nudge() {
 
 /// What is done by now is asked for once more. Whether CUPTI is to be had is known first: the trace is to say it.
 pub fn hurry() {
+    if !is_ours() {
+        return;
+    }
     let until = sys::now() + SECOND;
     while is_wanted() && matches!(STATE.load(SeqCst), OFF | STARTING) && reaper::is_there() && sys::now() < until {
         sys::pause(500_000);
@@ -278,7 +282,15 @@ fn end_before_cupti() {
 }
 
 unsafe extern "C" fn ends(_: c_int, _: *mut c_void) {
-    sys::keep_errno(|| ask(END, SECOND + SECOND / 5));
+    if is_ours() {
+        sys::keep_errno(|| ask(END, SECOND + SECOND / 5));
+    }
+}
+
+/// Whether this is not a forked child, which has what its parent knew and nobody who answers, until its first call comes by us.
+fn is_ours() -> bool {
+    // SAFETY: settled at the start.
+    sys::getpid() == unsafe { SPOOL.pid }
 }
 
 /// The program wants it: our thread lets it go before this returns, or in a second at most.

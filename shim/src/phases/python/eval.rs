@@ -91,7 +91,7 @@ unsafe extern "C" fn two<const V: u16>(frame: Py, throw: c_int) -> Py {
     // SAFETY: the interpreter's call, passed on.
     unsafe {
         let next = core::mem::transmute::<*mut c_void, Two>(NEXT.load(Relaxed));
-        if is_none::<V>(frame) {
+        if is_none::<V>(frame) || !is_near() {
             return next(frame, throw);
         }
         watched::<V>(frame, move || next(frame, throw))
@@ -102,10 +102,10 @@ unsafe extern "C" fn three<const V: u16>(state: Py, frame: Py, throw: c_int) -> 
     // SAFETY: the interpreter's call, passed on.
     unsafe {
         let next = core::mem::transmute::<*mut c_void, Three>(NEXT.load(Relaxed));
-        if V == 0x030b && is_deep(state) {
+        if V == 0x030b && is_deeper(state, DEEP) {
             return deep(state, frame, throw);
         }
-        if is_none::<V>(frame) {
+        if is_none::<V>(frame) || V < 0x030b && !is_near() {
             return next(state, frame, throw);
         }
         watched::<V>(frame, move || next(state, frame, throw))
@@ -291,16 +291,32 @@ const DEEP: u32 = 150;
 /// Bytes of stack that are left to C code.
 const LEFT: u64 = 512 << 10;
 
+/// Up to 3.10, where calls of Python take stack by themselves, as much as a program counts on: whether a phase's may take more.
+#[cold]
+#[inline(never)]
+fn is_near() -> bool {
+    let mark = 0u8;
+    let near = thread_stacks::is_little_used(&raw const mark as u64);
+    if !near {
+        super::FAR_DOWN.store(true, Relaxed);
+    }
+    near
+}
+
 /// Whether the stack below `here` has room for C code.
 pub fn has_room(here: u64) -> bool {
     thread_stacks::room_below(here) > LEFT
 }
 
+/// Whether a thread of 3.11 is in more than so many calls.
+///
+/// # Safety
+/// The interpreter's thread state.
 #[inline(always)]
-pub unsafe fn is_deep(state: Py) -> bool {
+pub unsafe fn is_deeper(state: Py, than: u32) -> bool {
     let f = &Of::<0x030b>::F;
-    // SAFETY: the interpreter's thread state.
-    unsafe { half(state, f.calls).wrapping_sub(half(state, f.calls_left)) as i32 > DEEP as i32 }
+    // SAFETY: the caller's promise.
+    unsafe { half(state, f.calls).wrapping_sub(half(state, f.calls_left)) as i32 > than as i32 }
 }
 
 /// Far down in 3.11: where the stack comes to its end, calls from here on are left to the interpreter, which needs none of it for them.

@@ -32,6 +32,10 @@ const F: Fields = match fields::of(0x030b) {
 };
 const I: Inlined = INLINED;
 
+/// Calls from which on the stack is looked at. A phase takes a good kilobyte of it, where a call of 3.11 takes nothing; the smallest stacks of
+/// threads have 32 KiB.
+const DEEP: u32 = 16;
+
 const UNSOUGHT: u32 = 0;
 const NOT_POSSIBLE: u32 = 1;
 const READY: u32 = 2;
@@ -286,7 +290,7 @@ unsafe fn call_anew(p: &Cpython, state: Py, cframe: Py, outer: Py, phase: Phase)
         if pointer(function, p.walked.layout.object_type) != i.function_type || pointer(function, I.function_code) != code {
             return None;
         }
-        if eval::is_deep(state) && !eval::has_room(&raw const i as u64) {
+        if eval::is_deeper(state, DEEP) && !eval::has_room(&raw const i as u64) {
             super::FAR_DOWN.store(true, Relaxed);
             return None;
         }

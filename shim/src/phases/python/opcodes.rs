@@ -78,7 +78,8 @@ impl Parts {
                     count += 1;
                 }
             }
-            libc::PT_GNU_RELRO => parts.guarded = [from, to],
+            // The loader guards whole pages.
+            libc::PT_GNU_RELRO => parts.guarded = [from, to & !(PAGE - 1)],
             _ => {}
         });
         parts

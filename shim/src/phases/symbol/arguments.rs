@@ -10,8 +10,9 @@ use crate::unwind::row::Scratch;
 use crate::unwind::rule::{Kind, Rule};
 use core::mem::MaybeUninit;
 
-/// Most that are copied: less than a page, so that a stack's guard is not stepped over.
-const MOST: u64 = 3840;
+/// Most that are copied; on a stack of which it is not known how much is left less than a page, so that its guard is not stepped over.
+const MOST: u64 = 16 << 10;
+const MOST_THERE: u64 = 3840;
 /// Of a caller of whose frame nothing is known.
 const UNKNOWN: u64 = 512;
 const PAGE: u64 = 4096;
@@ -24,11 +25,11 @@ pub struct Rows {
     scratch: MaybeUninit<Scratch>,
 }
 
-/// Bytes to be copied for a call, a multiple of 16.
+/// Bytes to be copied for a call, a multiple of 16; None: more than may be. `own`: on the thread's own stack.
 ///
 /// # Safety
 /// `rows` are this thread's; the frame is a body's.
-pub unsafe fn bytes(rows: *mut Rows, frame: *const Frame) -> u64 {
+pub unsafe fn bytes(rows: *mut Rows, frame: *const Frame, own: bool) -> Option<u64> {
     // SAFETY: the caller's promise.
     unsafe {
         let from = &raw const (*frame).arguments as u64;
@@ -45,8 +46,9 @@ pub unsafe fn bytes(rows: *mut Rows, frame: *const Frame) -> u64 {
         };
         // The last word of a frame is where its function returns to.
         match end.map(|end| end.wrapping_sub(8)).filter(|end| *end >= from && end & 7 == 0) {
-            Some(end) => (end - from + 15).min(MOST) & !15,
-            None => unknown(from),
+            Some(end) if end - from <= if own { MOST } else { MOST_THERE } => Some((end - from + 15) & !15),
+            Some(_) => None,
+            None => Some(unknown(from)),
         }
     }
 }

@@ -21,7 +21,7 @@ use memshim_format::spool::LANES_MAX;
 /// Phases inside each other that are told of; further in there are none.
 const DEEPEST: usize = 1 << 16;
 /// Stack that must be left: what tells of an edge needs some of it, and the program the rest.
-const LEAST_STACK: u64 = 32 << 10;
+const LEAST_STACK: u64 = 48 << 10;
 /// The first thread's stack is taken to be no larger.
 const FARTHEST: u64 = 128 << 20;
 
@@ -48,7 +48,15 @@ static TAKEN: AtomicU32 = AtomicU32::new(0);
 /// Calls that were no phases because little was left of their stacks, or because they were too deep inside each other.
 static TOO_DEEP: AtomicU32 = AtomicU32::new(0);
 
+/// Calls that were no phases because their callers may have put more on the stack than is copied.
+static TOO_LARGE: AtomicU32 = AtomicU32::new(0);
+
 /// Whether there were such calls.
+pub fn were_too_large() -> bool {
+    TOO_LARGE.load(Relaxed) != 0
+}
+
+/// Whether there were calls for which the stack was too deep.
 pub fn were_too_deep() -> bool {
     TOO_DEEP.load(Relaxed) != 0
 }
@@ -113,14 +121,19 @@ unsafe fn begins_here(frame: *mut Frame, thunk: &thunk::Thunk) -> bool {
         (*track).close_gone(here);
         let shallow = here.wrapping_sub((*track).low) >= LEAST_STACK || !(*track).is_own(here);
         let place = (&raw mut (*track).frames).cast::<u64>().add(((*track).open as usize).min(DEEPEST - 1));
-        let told = shallow && ((*track).open as usize) < DEEPEST;
-        if told {
+        let own = (*track).is_own(here);
+        let copied = if shallow { arguments::bytes(&raw mut (*track).rows, frame, own) } else { Some(0) };
+        let told = shallow && ((*track).open as usize) < DEEPEST && copied.is_some();
+        if copied.is_none() {
+            TOO_LARGE.store(1, Relaxed);
+        }
+        if let Some(copied) = copied.filter(|_| told) {
             rules::meet(thunk.rules.load(Relaxed));
-            (*frame).copied = arguments::bytes(&raw mut (*track).rows, frame);
+            (*frame).copied = copied;
             begin(Source::Symbol, thunk.name.load(Relaxed));
             place.write_volatile(here);
             (&raw mut (*track).open).write_volatile((*track).open + 1);
-        } else {
+        } else if copied.is_some() {
             TOO_DEEP.store(1, Relaxed);
         }
         (*track).leaves();

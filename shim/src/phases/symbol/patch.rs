@@ -274,8 +274,10 @@ impl Scan<'_> {
             Found::Unbound => self.wait(),
             Found::Thunk(thunk, stub) => match self.pages.open(at) {
                 Open::Yes => {
-                    let _ = slot.compare_exchange(was, thunk, AcqRel, Relaxed);
-                    if stub {
+                    if slot.compare_exchange(was, thunk, AcqRel, Relaxed).is_err() {
+                        // It has just been bound, by another thread.
+                        self.state = State::Early;
+                    } else if stub {
                         self.wait();
                     }
                 }
