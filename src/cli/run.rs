@@ -22,7 +22,7 @@ EXAMPLES
   memshim run -o 'out/%j.r%r.jsonl' -- ./solver input.dat        under srun or mpirun: one file a rank
   memshim run --mode full -o t.jsonl.zst -- ./prog               every call an event, compressed
   memshim run --exclude 'git,make' -- make -j8
-  memshim run --phase-py 'scf.hf:SCF.kernel' -- python run.py    each call of that method a phase
+  memshim run --phase-py 'pyscf.scf.hf:SCF.scf' -- python run.py  each call of that method a phase
   memshim run --phase-sym '*blas*:*dgemm*' -- python run.py      each call of these functions a phase
   memshim run --phase-on '^(SCF|MP2|CCSD)' -- python calc.py     what it prints begins its phases
   memshim run --phase-on 'start:begin (\\w+)' --phase-on 'end:done (\\w+)' -- ./solver
@@ -86,7 +86,7 @@ pub struct Run {
     #[arg(long, value_name = "SIZE", value_parser = value::some_bytes)]
     max: Option<u64>,
 
-    /// Python functions that are phases: module:function, both globs, such as scf.hf:SCF.kernel or run:*; may be given several times
+    /// Python functions that are phases: module:function, both globs, such as pyscf.scf.hf:SCF.scf or run:*; may be given several times
     #[arg(long, value_name = "RULE,…")]
     phase_py: Vec<OsString>,
 

@@ -48,7 +48,7 @@ pub fn any() -> bool {
 /// One thread, at the start.
 pub unsafe fn take(list: &[u8]) -> Result<(), &'static str> {
     // SAFETY: the caller's promise.
-    if unsafe { RULES.take(list) } { Ok(()) } else { Err("module:function, such as scf.hf:SCF.kernel or __main__:*, 64 rules at most") }
+    if unsafe { RULES.take(list) } { Ok(()) } else { Err("module:function, such as pyscf.scf.hf:SCF.scf or __main__:*, 64 rules at most") }
 }
 
 /// Rules that are for no function that ran.
