@@ -66,7 +66,7 @@ os.write(1, b'Phase one\\n'); os.write(2, b'to stderr\\n'); os.write(1, b'a\\r\\
     print(s.end())
 elif CASE == "size":
     s = Screen(program("""
-signal.signal(signal.SIGWINCH, lambda *_: print('size', *os.get_terminal_size(1), flush=True))
+signal.signal(signal.SIGWINCH, lambda *_: os.write(1, b'size %d %d\\n' % tuple(os.get_terminal_size(1))))
 print('ready', flush=True)
 sys.stdin.readline()
 """))
