@@ -38,6 +38,11 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
     add("allocations of freed blocks", t.unmatched, "the block was not live, so far as this trace knows");
     add("frames, modules and code objects", image.stacks.bad, "their numbers mean nothing, or they can't be");
     add("call sites of allocations", image.kinds.crowded, "there are more than are kept apart");
+    add(
+        "call sites of what phases left",
+        image.heap.left_crowded,
+        "there are more phases on at once, or sites in them, than are kept apart",
+    );
     add("Python's frames", seen.python_unread as u64, "memshim does not know this version of the interpreter");
     add("kinds", seen.bad_kinds, "their numbers can't be");
     add("lines", seen.useless, "nothing in them could be used");

@@ -100,6 +100,8 @@ pub struct HeapEnd {
     pub phases: Vec<HeapAt>,
     /// What phases left behind and needed meanwhile, by path and site; where allocations have stacks.
     pub left: Vec<LeftAt>,
+    /// Allocations and edges that were too many for that.
+    pub left_crowded: u64,
 }
 
 /// What a heap is told before its first event.
@@ -408,7 +410,9 @@ impl Heap {
         let selected = self.selected.map(|(bytes, count)| (bytes.finish(), count.finish()));
         let mut requested = self.requested.finish();
         requested.bound = requested.bound.saturating_add_unsigned(self.settled.1);
+        let left_crowded = self.left.as_ref().map_or(0, |left| left.crowded);
         let end = HeapEnd {
+            left_crowded,
             requested,
             usable: self.usable.finish(),
             slack: self.slack.map(Track::finish),

@@ -100,7 +100,7 @@ pub struct PhaseSites {
     /// By path.
     instants: Vec<Instants>,
     level: i64,
-    /// Allocations for which there was no room.
+    /// Allocations, and edges after which other phases are on, for which there was no room.
     pub crowded: u64,
 }
 
@@ -133,6 +133,7 @@ impl PhaseSites {
             self.sets.push(Box::default());
         }
         if self.sets.len() >= SETS_MAX {
+            self.crowded += 1;
             return 0;
         }
         let next = self.sets.len() as u32;

@@ -19,6 +19,7 @@ pub fn cupti(g: &GpuEnd, start: Nanos) -> Option<GpuCupti> {
         unknown_records: w.strange,
         dropped_records: w.dropped,
         untimed_records: w.untimed,
+        torn_buffers: w.torn,
     })
 }
 

@@ -67,6 +67,8 @@ pub struct GpuCupti {
     pub dropped_records: u64,
     /// Records without times: the device had no memory for them, or they were not done at the end.
     pub untimed_records: u64,
+    /// Buffers that it gave back and that could not be read.
+    pub torn_buffers: u64,
 }
 
 /// Kernels listed at most, and nodes of a graph.

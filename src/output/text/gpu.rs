@@ -218,6 +218,9 @@ fn trouble(page: &mut Page, g: &Gpu) {
         if c.dropped_records > 0 {
             page.warn("lost", format!("CUPTI had no room for {} records of kernels and copies", count(c.dropped_records)));
         }
+        if c.torn_buffers > 0 {
+            page.warn("lost", format!("{} buffers of records from CUPTI could not be read", count(c.torn_buffers)));
+        }
         if c.untimed_records > 0 {
             let n = count(c.untimed_records);
             page.block(
