@@ -53,6 +53,11 @@ fn ns(v: &Value) -> u64 {
     (v.as_f64().unwrap_or_else(|| panic!("no number: {v}")) * 1e9).round() as u64
 }
 
+/// A time of the first device's work, in nanoseconds.
+fn device_ns(g: &Gpu, key: &str) -> u64 {
+    ns(&g.at("/devices/0")["work"][key])
+}
+
 /// Name, count and nanoseconds of the kernels.
 fn kernels(g: &Gpu) -> Vec<(String, u64, u64)> {
     let rows = g.at("/kernels/by_name").as_array().expect("a list").iter();
@@ -71,7 +76,7 @@ fn kernels_copies_and_their_overlap_are_exact_by_cupti() {
         let spin = |n: u64, count: u64| (format!("void spin<(long){n}>()"), count, n * count);
         assert_eq!(kernels(&g), [spin(1_000_000, 3), spin(250_000, 4), spin(500_000, 2), spin(100_000, 1)], "{way}");
         assert_eq!((g.number("/kernels/count"), ns(g.at("/kernels/device_s")), g.number("/kernels/names")), (10, 5_100_000, 4), "{way}");
-        let device = |key: &str| ns(g.at(&format!("/devices/0/work/{key}")));
+        let device = |key: &str| device_ns(&g, key);
         assert_eq!(["busy_s", "kernel_s", "copy_s", "overlap_s"].map(device), [4_302_000, 4_100_000, 604_000, 402_000], "{way}");
         let all = g.at("/streams").as_array().expect("a list").iter();
         let mut seen: Vec<_> = all
@@ -151,7 +156,7 @@ fn records_of_every_known_version_are_read() {
     for version in ["17", "18", "24", "28", "130001", "130301", "130500", "130900"] {
         let g = told(test, ("cupti", "work", "proc"), &[("FAKE_CUPTI_VERSION", version)]);
         assert_eq!((g.number("/cupti/version").to_string(), ns(g.at("/kernels/device_s"))), (version.to_owned(), 5_100_000));
-        assert_eq!(ns(g.at("/devices/0/work/busy_s")), 4_302_000, "{version}");
+        assert_eq!(device_ns(&g, "busy_s"), 4_302_000, "{version}");
     }
 }
 
@@ -172,7 +177,7 @@ fn work_has_its_time_also_when_somebody_sets_the_clock() {
         // The driver's clock is not the machine's: by milliseconds at most.
         let within = |t: &u64| (from..to + 1_000_000_000).contains(t);
         assert!(times.len() == 10 + 2 && times.iter().all(within), "{step}: {times:?} of {from}..{to}");
-        assert_eq!(ns(g.at("/devices/0/work/busy_s")), 4_302_000, "{step}");
+        assert_eq!(device_ns(&g, "busy_s"), 4_302_000, "{step}");
     }
 }
 
@@ -314,6 +319,6 @@ fn cupti_is_found_where_programs_have_it() {
         let g = gpu_with("cupti", "opens", "proc", Mode::Full, &env);
         let library = g.at("/cupti/library").as_str().expect("a path");
         assert!(library.ends_with(found), "{env:?}: {library}");
-        assert_eq!(ns(g.at("/devices/0/work/busy_s")), 4_302_000, "{env:?}");
+        assert_eq!(device_ns(&g, "busy_s"), 4_302_000, "{env:?}");
     }
 }
