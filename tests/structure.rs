@@ -57,6 +57,18 @@ fn starts() -> PathBuf {
 }
 
 #[test]
+fn nothing_of_ours_lies_under_main() {
+    let test = "nothing_of_ours_lies_under_main";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    let ran = run(Command::new(starts()).arg("frames"), &dir, "full");
+    assert_eq!((ran.end(), lossy(&ran.stdout)), ("exit 0".into(), "0\n".into()));
+    assert_eq!(names(&report(&dir)["runs"][0]), ["start-up"], "and yet its begin is known");
+}
+
+#[test]
 fn what_comes_before_main_and_after_exit_is_told_to_the_byte() {
     let test = "what_comes_before_main_and_after_exit_is_told_to_the_byte";
     if support::lacks(test, &[Need::Preload]) {

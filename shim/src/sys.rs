@@ -4,6 +4,9 @@
 use core::arch::asm;
 use libc::c_int;
 
+/// Bytes of a page.
+pub const PAGE: u64 = 4096;
+
 /// # Safety
 /// As the system call `n` asks of its arguments.
 #[inline(always)]

@@ -7,6 +7,11 @@ pub struct Text {
     cap: usize,
 }
 
+/// FNV-1a of bytes, for tables of names.
+pub fn hash<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |h, c| (h ^ *c as u64).wrapping_mul(0x0100_0000_01b3))
+}
+
 const HEX: [u8; 16] = *b"0123456789abcdef";
 
 impl Text {

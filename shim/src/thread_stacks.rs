@@ -10,13 +10,12 @@ use crate::callers;
 use crate::hooks::maps::ticket;
 use crate::lane::{Hot, push};
 use crate::real;
-use crate::sys::{self, sys};
+use crate::sys::{self, PAGE, sys};
 use crate::unwind::reach;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use memshim_format::record::{op, start};
 
-const PAGE: u64 = 4096;
 /// Kind of a map row, and what it is made with.
 const KIND: u64 = 8;
 const FLAGS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK) as u64;

@@ -85,7 +85,7 @@ pub fn said(phase: &Phase) -> String {
 
 /// Puts what a phase left in the place of what rows held; without one, nothing.
 pub fn instead(rows: &mut Vec<(Stack, Sums)>, image: &ImageEnd, phase: Option<&Phase>, resolver: &mut Resolver, table: &mut FrameTable) {
-    let sites = phase.map(|p| balances(image, p)[0].clone()).unwrap_or_default();
+    let [sites, _] = phase.map(|p| balances(image, p)).unwrap_or_default();
     let left = sources::merged(sites.into_iter().map(|(site, held)| sums(image, site, held)).collect(), resolver, table);
     let mut left: HashMap<(Stack, Option<u32>), Sums> = left.into_iter().map(|(stack, s)| ((stack, s.thread), s)).collect();
     for (stack, s) in rows.iter_mut() {

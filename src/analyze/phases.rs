@@ -2,7 +2,7 @@
 
 use super::Units;
 use super::heap;
-use super::report::{Latency, Mark, Mode, PerUnit, Phase};
+use super::report::{Latency, Mark, Mode, PerUnit, Phase, Steps};
 use super::steps::{self, Step, quantile};
 use crate::model::image::ImageEnd;
 use crate::model::phases::{Instance, Metric, PhasesEnd};
@@ -147,13 +147,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         })
         .collect();
     // What a phase is blamed for is what it left behind itself, and what is there still: not what grew beside it, nor what somebody frees later.
-    let mut own = 0i64;
-    let alone = all.iter().map(|s| {
-        own = own.saturating_add(s.heap_persistent);
-        Step { level: own, ..*s }
-    });
-    let alone = steps::steps(&alone.collect::<Vec<_>>());
-    let growth = steps::steps(&all).into_iter().chain(alone).min_by(|a, b| a.0.total_cmp(&b.0));
+    let growth = steps::steps(&all).map(|level| if level.0 > 0.0 { least(level, steps::steps(&of_its_own(&all))) } else { level });
     let wall_s: f64 = all.iter().map(|s| s.wall_s).sum();
     let inner = times.iter().fold(0u64, |sum, i| sum.saturating_add(i.inner_ns));
     let rss = times.iter().filter_map(|i| rss_peak(p, i)).max();
@@ -233,4 +227,18 @@ pub fn latency(mut walls: Vec<f64>) -> Latency {
         max: walls.last().copied().unwrap_or(0.0),
         cv: if mean > 0.0 { deviation / mean } else { 0.0 },
     }
+}
+
+/// The steps with what the phase left behind itself until then, in the place of what was live.
+fn of_its_own(all: &[Step]) -> Vec<Step> {
+    let sum = |left: &mut i64, s: &Step| {
+        *left = left.saturating_add(s.heap_persistent);
+        Some(Step { level: *left, ..*s })
+    };
+    all.iter().scan(0, sum).collect()
+}
+
+/// The one that grows less.
+fn least(level: (f64, Steps), own: Option<(f64, Steps)>) -> (f64, Steps) {
+    own.filter(|own| own.0 < level.0).unwrap_or(level)
 }

@@ -55,7 +55,7 @@ impl Signals {
             }
         });
         if let Err(e) = started {
-            eprintln!("memshim: no thread can be had ({e}): signals are not handed on to the program");
+            eprintln!("memshim: no thread can be had ({e}): signals are not handed on to the program; raise `ulimit -u` or `ulimit -v`");
         }
         rx
     }

@@ -4,8 +4,10 @@
 //! blocks are resolved, the steps put in order (`merge`) and played (`track`).
 
 mod edges;
+mod pending;
 
 use edges::settling;
+use pending::Pending;
 use std::cell::LazyCell;
 use std::collections::HashMap;
 
@@ -73,11 +75,11 @@ pub struct Heap {
     /// Batches of a group that their lane had one in already: written twice around a crash.
     pub doubled: u64,
     /// Edges of phases that the replay has not come to, and what of each phase was freed straight after.
-    edges: Vec<HeapEdge>,
+    edges: Pending<HeapEdge>,
     settling: HashMap<u32, i64>,
     /// Phases that are on after the last group, begins and ends that the replay has not come to, and what is known of their call sites.
     on: On,
-    turns: Vec<Turn>,
+    turns: Pending<Turn>,
     left: Option<PhaseSites>,
     /// Edges that groups to come can have earlier events than: where they are among those found, their time, and the lane that they have a place in.
     recent: Vec<(usize, u64, Option<u32>)>,
@@ -144,10 +146,10 @@ impl Heap {
             last: Vec::new(),
             doubled: 0,
             settled: (0, 0),
-            edges: Vec::new(),
+            edges: Pending::default(),
             settling: HashMap::new(),
             on: On::default(),
-            turns: Vec::new(),
+            turns: Pending::default(),
             left: None,
             recent: Vec::new(),
         }
@@ -264,20 +266,20 @@ impl Heap {
             Column::Ints(all) => decode.run(all.iter().copied()),
         }
         endings::resolve(&self.own, &mut self.lanes, &mut batch.steps, &mut self.kinds, &mut self.totals);
-        for edge in &self.edges {
-            if let (Some((lane, group, at)), Some(since)) = (edge.place, edge.since)
-                && (lane, group) == (ev.lane, ev.g)
+        for edge in self.edges.of_group(ev.g) {
+            if let (Some((lane, _, at)), Some(since)) = (edge.place, edge.since)
+                && lane == ev.lane
             {
                 batch.settling.push((edge.edge, settling(&self.own, &batch.steps, at, since).0));
             }
         }
         // What a function's frame held is not left behind: of its call sites the end is told after that.
-        for turn in &mut self.turns {
-            if let (Some((lane, group, at)), Some(since)) = (&mut turn.place, turn.since)
-                && (*lane, *group) == (ev.lane, ev.g)
+        for turn in self.turns.of_group(ev.g) {
+            if let (Some((lane, _, at)), Some(since)) = (&mut turn.at.place, turn.at.since)
+                && *lane == ev.lane
             {
                 *at += settling(&self.own, &batch.steps, *at, since).1;
-                turn.since = None;
+                turn.at.since = None;
             }
         }
         self.own.clear();
@@ -395,13 +397,9 @@ impl Heap {
     /// Plays what is left.
     pub fn finish(mut self, sites: usize, threads: &mut ThreadBook) -> (HeapEnd, KindTable, Totals) {
         self.end_group(sites, threads);
-        let mut rest = std::mem::take(&mut self.edges);
-        rest.sort_by_key(|e| e.t);
-        rest.iter().for_each(|e| self.requested.cut_here(e.edge));
-        let mut turns = std::mem::take(&mut self.turns);
-        turns.sort_by_key(|turn| turn.t);
+        self.edges.take_all().iter().for_each(|e| self.requested.cut_here(e.edge));
         if let Some(left) = &mut self.left {
-            turns.iter().for_each(|turn| left.turn(turn));
+            self.turns.take_all().iter().for_each(|turn| left.turn(turn));
         }
         let settling = |edge: u32| self.settling.get(&edge).copied().unwrap_or(0);
         let phases = self.requested.found.iter().map(|f| HeapAt { edge: f.edge, level: f.level, most: f.most, settling: settling(f.edge) });

@@ -13,20 +13,23 @@ use std::hash::BuildHasherDefault;
 
 use super::kinds::{Kind, KindTable};
 use super::live::SpreadHash;
+use super::phases::HeapEdge;
 use super::sites::{Balance, Steps};
 
 /// Where a phase begins or ends among the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    pub edge: u32,
-    pub t: u64,
-    /// Lane, group and step, where it has a place among a lane's events.
-    pub place: Option<(u32, u64, u64)>,
-    /// Of the end of a function: number of the lane's first allocation in the phase.
-    pub since: Option<u64>,
+    /// Where that is.
+    pub at: HeapEdge,
     /// Number of the phase's path.
     pub path: u32,
     pub begins: bool,
+}
+
+impl AsRef<HeapEdge> for Turn {
+    fn as_ref(&self) -> &HeapEdge {
+        &self.at
+    }
 }
 
 /// Sets of phases told apart, and places; beyond, allocations are of no phase.
@@ -124,6 +127,7 @@ impl PhaseSites {
         let mut paths = on.0.clone();
         paths.sort_unstable();
         paths.dedup();
+        self.crowded += (paths.len() > ON_AT_ONCE) as u64;
         paths.truncate(ON_AT_ONCE);
         let key = paths.into_boxed_slice();
         if let Some(&known) = self.set_of.get(&key) {

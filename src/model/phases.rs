@@ -53,6 +53,12 @@ pub struct HeapEdge {
     pub since: Option<u64>,
 }
 
+impl AsRef<HeapEdge> for HeapEdge {
+    fn as_ref(&self) -> &HeapEdge {
+        self
+    }
+}
+
 /// What it found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapAt {
@@ -315,8 +321,8 @@ impl PhaseBook {
 
     /// At the latest edge a phase begins or ends.
     fn turn(&mut self, edge: u32, path: u32, begins: bool) {
-        if let Some(&HeapEdge { t, place, since, .. }) = self.due.last().filter(|e| e.edge == edge) {
-            self.turns.push(Turn { edge, t, place, since, path, begins });
+        if let Some(&at) = self.due.last().filter(|e| e.edge == edge) {
+            self.turns.push(Turn { at, path, begins });
         }
     }
 
@@ -383,7 +389,7 @@ impl PhaseBook {
         let (first, turn) = (self.due.len(), self.turns.len());
         self.close_all_open(last);
         self.due[first..].iter_mut().for_each(|e| e.t = u64::MAX);
-        self.turns[turn..].iter_mut().for_each(|e| e.t = u64::MAX);
+        self.turns[turn..].iter_mut().for_each(|turn| turn.at.t = u64::MAX);
     }
 
     fn close_all_open(&mut self, last: u64) {

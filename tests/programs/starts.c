@@ -1,4 +1,7 @@
-// Memory before main, in main, and after exit was called; says when each was, and how much.
+// Memory before main, in main, and after exit was called; says when each was, and how much. `frames`: what lies under main.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +34,18 @@ static void after(void) {
     free(take(500000));
 }
 
+static int frames_of(const char *library) {
+    void *all[64];
+    int n = backtrace(all, 64), found = 0;
+    for (int i = 0; i < n; i++) {
+        Dl_info at;
+        found += dladdr(all[i], &at) && at.dli_fname && strstr(at.dli_fname, library) != 0;
+    }
+    return n > 1 ? found : -1;
+}
+
 int main(int n, char **args) {
+    if (n > 1 && !strcmp(args[1], "frames")) return printf("%d\n", frames_of("libmemshim")) < 0;
     int64_t began = now();
     static char out[256];
     setvbuf(stdout, out, _IOFBF, sizeof out);

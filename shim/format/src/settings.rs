@@ -11,10 +11,18 @@
 
 mod lines;
 
-pub use lines::{Item, Items, NO_SUCH, Parts, Value, items};
+pub use lines::{Item, Items, Parts, Value, items};
 
 macro_rules! keys {
-    ($($name:ident $key:literal $variable:literal $run:literal;)*) => {
+    ($first:ident $first_key:literal $first_variable:literal $first_run:literal; $($more:tt)*) => {
+        keys!(@all $first $first_key $first_variable $first_run; $($more)*);
+        keys!(@none $first_key; $($more)*);
+    };
+    (@none $first_key:literal; $($name:ident $key:literal $variable:literal $run:literal;)*) => {
+        /// What to do about a key that is none.
+        pub const NO_SUCH: &str = concat!("give one of ", $first_key, $(", ", $key),*);
+    };
+    (@all $($name:ident $key:literal $variable:literal $run:literal;)*) => {
         /// A setting: a key of the file, and a variable of the environment.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs)]

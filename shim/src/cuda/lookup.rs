@@ -247,7 +247,7 @@ static NOTED: [AtomicU64; 128] = [const { AtomicU64::new(0) }; 128];
 
 /// Names a call that this version does not know, once.
 fn note_new(name: &[u8]) {
-    let hash = name.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, c| (h ^ *c as u64).wrapping_mul(0x0100_0000_01b3)) | 1;
+    let hash = crate::text::hash(name) | 1;
     let hot = crate::hooks::heap::ready();
     if hot.is_null() {
         return;

@@ -154,29 +154,42 @@ alone! {
     setns(fd: c_int, flags: c_int);
 }
 
-/// The program's `main`, for [`main_next`].
+/// The program's `main`, for [`main_next`], and the C library's function that calls it.
 static mut MAIN: *const c_void = core::ptr::null();
+static mut REAL_START_MAIN: *const c_void = core::ptr::null();
 
+/// What the program's first instructions call with its `main`. A jump, so that nothing of ours lies under `main`, in no backtrace.
+///
 /// # Safety
-/// As the C library's function, which the program's first instructions call. `main` is called with nothing of ours on the stack.
+/// As the C library's function.
 #[unsafe(no_mangle)]
-#[allow(non_snake_case)]
-pub unsafe extern "C" fn __libc_start_main(
-    main: *const c_void,
-    argc: c_int,
-    argv: *const *const c_char,
-    init: *const c_void,
-    fini: *const c_void,
-    loader: *const c_void,
-    stack: *const c_void,
-) -> c_int {
+#[unsafe(naked)]
+pub unsafe extern "C" fn __libc_start_main() {
+    naked_asm!(
+        "push rsi", "push rdx", "push rcx", "push r8", "push r9",
+        "call {starts}",
+        "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi",
+        "mov rdi, rax",
+        "jmp qword ptr [rip + {real}]",
+        starts = sym starts,
+        real = sym REAL_START_MAIN,
+    );
+}
+
+/// Keeps the program's `main`; what is to be called in its place.
+unsafe extern "C" fn starts(main: *const c_void) -> *const c_void {
+    // Under musl constructors come later: here all begins.
     ready();
-    // SAFETY: one thread of the program's; passed on as called.
+    // SAFETY: one thread of the program's.
     unsafe {
         MAIN = main;
-        let main = if init::is_recording() { main_next as *const c_void } else { main };
-        call_real!(__libc_start_main(main, argc, argv, init, fini, loader, stack), -1)
+        REAL_START_MAIN = REAL.__libc_start_main.map_or(no_start_main as *const c_void, |f| f as *const c_void);
     }
+    if init::is_recording() { main_next as *const c_void } else { main }
+}
+
+extern "C" fn no_start_main() -> c_int {
+    -1
 }
 
 /// Stands for `main`: says that it begins and goes on there. The arguments and the stack stay as they are.

@@ -3,6 +3,7 @@
 
 use crate::lane::{Hot, push};
 use crate::spool::SPOOL;
+use crate::text::hash as hash_of;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use memshim_format::phase::{OF_DOMAIN, PIECE, cut, words};
 use memshim_format::record::{op, start};
@@ -64,10 +65,10 @@ pub fn name_of_parts(first: &[u8], second: &[u8]) -> u32 {
     name(b"", text.get(..n).unwrap_or(b""))
 }
 
-/// FNV-1a; never 0.
+/// Never 0.
 fn hash(domain: &[u8], name: &[u8]) -> u32 {
-    let bytes = domain.iter().chain(&[0]).chain(name);
-    bytes.fold(0x811c_9dc5u32, |h, c| (h ^ *c as u32).wrapping_mul(0x0100_0193)).max(1)
+    let hash = hash_of(domain.iter().chain(&[0]).chain(name));
+    ((hash >> 32 ^ hash) as u32).max(1)
 }
 
 /// Writes the text of a slot that was free. Without room it stays claimed, and empty.

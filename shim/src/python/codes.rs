@@ -16,7 +16,6 @@ use memshim_format::pylines;
 const SLOTS: usize = 1 << 18;
 const PROBES: usize = 32;
 const NUMBER_BITS: u32 = 24;
-const PAGE: usize = 4096;
 
 struct Slot {
     code: AtomicU64,
@@ -61,7 +60,7 @@ pub fn forget() {
 /// Private memory taken, in bytes: each code object's place lies on a page of its own, at worst.
 pub fn private() -> usize {
     let codes = NEXT.load(Relaxed) as usize - 1;
-    if TABLE.load(Relaxed).is_null() { 0 } else { (codes * PAGE).min(SLOTS * size_of::<Slot>()) }
+    if TABLE.load(Relaxed).is_null() { 0 } else { (codes * sys::PAGE as usize).min(SLOTS * size_of::<Slot>()) }
 }
 
 fn table() -> *mut Slot {

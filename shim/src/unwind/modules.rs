@@ -11,7 +11,7 @@ mod chain;
 mod image;
 
 pub use chain::{Object as Listed, counted as are_counted, counters, may_be_locked, settle, visit as each_listed};
-pub use image::{Module, each_header};
+pub use image::{Module, around, each_header};
 
 use super::eh_frame::Tables;
 use super::reach::readable;
@@ -335,8 +335,7 @@ pub fn object_of(place: u64) -> Option<(elf::Object, [u64; 2])> {
         let mut whole = [u64::MAX, 0];
         each_header(o, |h| {
             if h.kind == libc::PT_LOAD {
-                let ([from, to], start) = (whole, o.bias.wrapping_add(h.address));
-                whole = [from.min(start), to.max(start.wrapping_add(h.size))];
+                whole = around(whole, h.span(o.bias));
             }
         });
         let [from, to] = whole;
@@ -347,13 +346,11 @@ pub fn object_of(place: u64) -> Option<(elf::Object, [u64; 2])> {
     found
 }
 
-/// Tells each segment of a loaded object that is known by its bias and dynamic section: kind and flags (`PT_*`, `PF_*`), where it begins and ends.
-pub fn segments(bias: u64, dynamic: u64, told: impl FnMut(u32, u32, u64, u64)) {
+/// A loaded object by its bias and dynamic section.
+pub fn of_place(bias: u64, dynamic: u64) -> Option<Listed> {
     let mut object = None;
     chain::visit(|o| object = object.or((o.bias == bias && o.dynamic == dynamic).then_some(o)));
-    if let Some(o) = object {
-        image::segments(o, told);
-    }
+    object
 }
 
 /// Bias and dynamic section of the first object now loaded whose file's name begins with `prefix`. Neither locks nor allocates.

@@ -9,9 +9,8 @@
 //! To prove a page is to have the kernel read it: `rt_sigprocmask` with a `how` that does not exist reads the set first and then refuses.
 //! No memory is written, no descriptor needed, and no sandbox forbids it.
 
-use crate::sys::{self, sys};
+use crate::sys::{self, PAGE, sys};
 
-const PAGE: u64 = 4096;
 /// The most of a stack that is looked at page by page, and of the first thread's that is taken for granted: the kernel keeps 128 MiB
 /// below it free of other mappings.
 const FARTHEST: u64 = 64 << 20;

@@ -102,7 +102,7 @@ impl Artifacts {
         };
         let started = std::thread::Builder::new()
             .spawn(listen)
-            .inspect_err(|e| eprintln!("memshim: no thread can be had ({e}): files are not noted"));
+            .inspect_err(|e| eprintln!("memshim: no thread can be had ({e}): files are not noted; raise `ulimit -u` or `ulimit -v`"));
         let thread = started.ok()?;
         Some(Listening { end, thread })
     }

@@ -65,7 +65,7 @@ impl Relay {
         // Its channels have an end then, and so has it.
         drop(relay);
         let _ = waitpid(child, None);
-        Err(io::Error::other("no thread can be had for it (a limit on processes or memory)"))
+        Err(io::Error::other("no thread can be had for it, raise `ulimit -u` or `ulimit -v`"))
     }
 
     /// What is to stand for the target's descriptor `fd`.

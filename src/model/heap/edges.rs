@@ -6,20 +6,10 @@ use super::*;
 impl Heap {
     /// The edges that belong to the group being ended, by time; the windows of its batches are split there.
     pub(super) fn cuts(&mut self, batches: &mut [Batch], end: u64) -> Vec<Cut> {
-        if self.edges.is_empty() {
-            return Vec::new();
-        }
         let group = self.group.unwrap_or(0);
-        let is_due = |e: &mut HeapEdge| e.place.map_or(e.t <= end, |(_, g, _)| g <= group);
-        let mut due: Vec<HeapEdge> = self.edges.extract_if(.., is_due).collect();
-        due.sort_by_key(|e| e.t);
-        let mut cuts = Vec::with_capacity(due.len());
-        for e in due {
-            let at = |(lane, g, at): (u32, u64, u64)| {
-                let batch = batches.iter().position(|b| b.lane == lane && g == group)?;
-                Some((batch, usize::try_from(at).unwrap_or(usize::MAX).min(batches[batch].steps.len())))
-            };
-            let place = e.place.and_then(at);
+        let mut cuts = Vec::new();
+        for e in self.edges.take_until(group, end) {
+            let place = place_in(batches, group, &e);
             for (i, b) in batches.iter_mut().enumerate() {
                 match place {
                     Some((batch, step)) if batch == i => merge::split_at_step(&mut b.windows, step, e.t),
@@ -37,14 +27,13 @@ impl Heap {
         let steps = usize::try_from(ev.n).unwrap_or(usize::MAX);
         let mut windows = None;
         let mut due: Vec<(usize, &Turn)> = Vec::new();
-        for turn in &self.turns {
-            match turn.place {
-                Some((_, group, _)) if group > ev.g => {}
+        for turn in self.turns.until(ev.g, ev.t1) {
+            match turn.at.place {
                 Some((lane, group, at)) if (lane, group) == (ev.lane, ev.g) => due.push((usize::try_from(at).unwrap_or(usize::MAX), turn)),
-                _ if turn.t > ev.t1 => {}
+                _ if turn.at.t > ev.t1 => {}
                 _ => {
                     let windows = windows.get_or_insert_with(|| merge::windows(stamps, self.tick_ns, steps, ev.t0, ev.t1));
-                    due.push((merge::steps_until(windows, turn.t), turn));
+                    due.push((merge::steps_until(windows, turn.at.t), turn));
                 }
             }
         }
@@ -61,24 +50,26 @@ impl Heap {
     /// Begins and ends of phases in the group being ended, by time, the last first; runs are cut there.
     pub(super) fn due_turns(&mut self, batches: &mut [Batch], end: u64) -> Vec<(Cut, Turn)> {
         let group = self.group.unwrap_or(0);
-        let is_due = |turn: &mut Turn| turn.place.map_or(turn.t <= end, |(_, g, _)| g <= group);
-        let mut due: Vec<Turn> = self.turns.extract_if(.., is_due).collect();
-        due.sort_by_key(|turn| turn.t);
-        let mut all = Vec::with_capacity(due.len());
-        for turn in due {
+        let mut all = Vec::new();
+        for turn in self.turns.take_until(group, end) {
             self.on.turn(&turn);
-            let place = turn.place.and_then(|(lane, g, at)| {
-                let batch = batches.iter().position(|b| b.lane == lane && g == group)?;
-                Some((batch, usize::try_from(at).unwrap_or(usize::MAX).min(batches[batch].steps.len())))
-            });
+            let HeapEdge { edge, t, .. } = turn.at;
+            let place = place_in(batches, group, &turn.at);
             if let Some((batch, step)) = place {
-                merge::split_at_step(&mut batches[batch].windows, step, turn.t);
+                merge::split_at_step(&mut batches[batch].windows, step, t);
             }
-            all.push((Cut { edge: turn.edge, t: turn.t, place }, turn));
+            all.push((Cut { edge, t, place }, turn));
         }
         all.reverse();
         all
     }
+}
+
+/// Batch of the group and step before which an edge stands.
+fn place_in(batches: &[Batch], group: u64, e: &HeapEdge) -> Option<(usize, usize)> {
+    let (lane, of, at) = e.place?;
+    let batch = batches.iter().position(|b| b.lane == lane && of == group)?;
+    Some((batch, usize::try_from(at).unwrap_or(usize::MAX).min(batches[batch].steps.len())))
 }
 
 /// Bytes of the blocks allocated since `since` that the lane frees straight after step `at`, before it does anything else, and how many they

@@ -5,7 +5,7 @@ const A: u32 = 5;
 const B: u32 = 9;
 
 fn turn(path: u32, begins: bool) -> Turn {
-    Turn { edge: 0, t: 0, place: None, since: None, path, begins }
+    Turn { at: HeapEdge { edge: 0, t: 0, place: None, since: None }, path, begins }
 }
 
 /// Plays begins, ends, allocations and frees by themselves.

@@ -1,6 +1,6 @@
 //! The lines of a file of settings: which text is a value, and what to do about one that is none. See the module above.
 
-use super::{Key, Keys};
+use super::{Key, Keys, NO_SUCH};
 
 /// What stands in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +40,6 @@ pub enum Value<'a> {
     List(&'a [u8]),
 }
 
-/// What to do about a key that is none.
-pub const NO_SUCH: &str = "give one of out, mode, interval, big, sample, max, children, include, exclude, stacks, python_alloc, gpu_timing, \
-                           phase_py, phase_sym, phase_on, compiles, artifacts";
 pub(super) const NO_TABLE: &str = "let the settings stand above all [tables]: there are none here";
 
 /// The lines of a file that set something or try to.

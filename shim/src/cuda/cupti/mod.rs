@@ -32,6 +32,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use library::{Refused, own};
 use memshim_format::gpu::{self, kind, name, state};
+use memshim_format::phase::PIECE;
 use memshim_format::record::{op, start};
 
 const OFF: u32 = 0;
@@ -186,7 +187,7 @@ fn row(hot: *mut Hot, what: u64, w: [u64; 3]) {
 
 /// A longer text in pieces, zero or more of one number.
 fn say(hot: *mut Hot, what: u64, number: u64, text: &[u8]) {
-    for (i, piece) in text.chunks(49).enumerate() {
+    for (i, piece) in text.chunks(PIECE).enumerate() {
         contexts::name(hot, what, number << 8 | i as u64, piece);
     }
 }

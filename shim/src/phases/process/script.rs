@@ -23,7 +23,8 @@ static USABLE: AtomicI64 = AtomicI64::new(0);
 /// Records a block that is counted.
 #[inline]
 pub fn with_block(hot: *mut Hot, usable: usize, record: impl FnOnce()) {
-    if BEGUN.load(Relaxed) || python::state().is_none() {
+    // SAFETY: the caller's hot: only the first thread begins the script, in its lane.
+    if BEGUN.load(Relaxed) || python::state().is_none() || unsafe { (*hot).index } != 0 {
         return record();
     }
     USABLE.store(usable as i64, Relaxed);

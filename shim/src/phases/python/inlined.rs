@@ -17,10 +17,14 @@
 //! **What this is not for:** generators and coroutines, which go on in their midst, and tracers and profilers, which are told of the original
 //! instructions. From the first of those that is a phase, or the first traced instruction, on, calls go the old way ([`old_way`]).
 
+mod leave;
+
+pub use leave::left;
+
 use super::cpython::{Cpython, Py, interpreter_of};
 use super::fields::{self, Fields, INLINED, Inlined};
 use super::rules::Phase;
-use super::{begins, codes, cpython, ends, eval, last, opcodes, stubs};
+use super::{begins, codes, cpython, ends, eval, opcodes, stubs};
 use crate::python::{TWICE, TWICE_AT};
 use crate::sys;
 use core::ffi::c_void;
@@ -217,8 +221,12 @@ impl Call {
 }
 
 /// The first instruction of a function that is a phase. What the interpreter is to do.
+///
+/// # Safety
+/// Called by the loop in place of an instruction.
 pub unsafe extern "C" fn called() -> u64 {
-    let Some(p) = cpython::get() else { return 0 };
+    // Nobody gets here before it is known.
+    let Some(p) = cpython::get() else { return opcodes::original(opcodes::RESUME) };
     // SAFETY: the loop's call, in place of an instruction: the lock is held.
     unsafe {
         let state = (p.current)();
@@ -250,6 +258,9 @@ pub unsafe extern "C" fn called() -> u64 {
 }
 
 /// An instruction that code has while it is new. What the interpreter is to do.
+///
+/// # Safety
+/// Called by the loop in place of an instruction.
 pub unsafe extern "C" fn resumed() -> u64 {
     let go_on = opcodes::original(opcodes::RESUME);
     let Some(p) = cpython::get() else { return go_on };
@@ -273,6 +284,9 @@ pub unsafe extern "C" fn resumed() -> u64 {
 }
 
 /// An instruction is traced: from here on calls go the old way.
+///
+/// # Safety
+/// Called by the loop in place of an instruction.
 pub unsafe extern "C" fn traced() -> u64 {
     if let Some(p) = cpython::get() {
         // SAFETY: the loop's call: the lock is held.
@@ -310,7 +324,7 @@ unsafe fn call_anew(p: &Cpython, state: Py, cframe: Py, outer: Py, phase: Phase)
         *left = (*left).wrapping_sub(1);
         let raises = result.is_null();
         let value = if raises { caught(i) } else { result };
-        Some(leave(p, cframe, outer, value, raises))
+        Some(leave::leave(p, cframe, outer, value, raises))
     }
 }
 
@@ -329,78 +343,3 @@ unsafe fn caught(i: &cpython::Inlined) -> Py {
     }
     value
 }
-
-/// A frame that is being left.
-struct Leave {
-    /// Its second instruction is here, and is this.
-    at: *mut u16,
-    instruction: u16,
-    frame: Py,
-    /// Where `LOAD_FAST` finds what came out, if that is no local that is cleared with the frame.
-    stray: Py,
-    raises: bool,
-}
-static mut LEAVE: Leave =
-    Leave { at: core::ptr::null_mut(), instruction: 0, frame: core::ptr::null_mut(), stray: core::ptr::null_mut(), raises: false };
-
-/// Prepares a frame to be left with a value; what the interpreter is to do.
-unsafe fn leave(p: &Cpython, cframe: Py, frame: Py, value: Py, raises: bool) -> u64 {
-    // SAFETY: a frame before its first instruction, of a code object that has at least two more.
-    unsafe {
-        let code = pointer(frame, F.code);
-        let first = first_of(p, code);
-        let index = *first.add(1) as u32;
-        let is_local = index < *number(code, I.all_locals);
-        let place = word(frame, I.first_local).add(index as usize);
-        let was = if is_local { *place as Py } else { core::ptr::null_mut() };
-        *place = value as u64;
-        if let Some(i) = p.inlined.as_ref().filter(|_| !was.is_null()) {
-            (i.release)(was);
-        }
-        // Tracing that began meanwhile goes on when this frame is cleared.
-        let traces = cframe.add(I.traces as usize);
-        if *traces != 0 && *word(frame, F.locals) == 0 {
-            *word(frame, F.locals) = last::tracing_goes_on() as u64;
-            *traces = 0;
-        }
-        let at = first.add(2).cast::<u16>();
-        LEAVE = Leave { at, instruction: *at, frame, stray: if is_local { core::ptr::null_mut() } else { value }, raises };
-        *at = opcodes::LEFT as u16;
-        opcodes::original(opcodes::LOAD_FAST)
-    }
-}
-
-/// What came out is on the frame's stack. What the interpreter is to do.
-pub unsafe extern "C" fn left() -> u64 {
-    // SAFETY: `leave` came before, with the lock held since.
-    unsafe {
-        let leave = &*(&raw const LEAVE);
-        *leave.at = leave.instruction;
-        if !leave.stray.is_null() {
-            // It has been taken from a place that nobody clears.
-            *leave.stray.cast::<u64>() -= 1;
-        }
-        if !leave.raises {
-            return opcodes::original(opcodes::RETURN_VALUE);
-        }
-        // The function's own handlers are not for this frame: a code object without any stands for its own.
-        let own = word(leave.frame, F.code);
-        let (code, stand_in) = (*own as Py, (&raw mut STAND_IN).cast::<u8>());
-        core::ptr::copy_nonoverlapping(code, stand_in, HEADER);
-        stand_in.cast::<u64>().write(1 << 40);
-        word(stand_in, I.exceptions).write((&raw const NO_HANDLERS) as u64);
-        *own = stand_in as u64;
-        if let Some(i) = cpython::get().and_then(|p| p.inlined.as_ref()) {
-            (i.release)(code);
-        }
-        opcodes::original(opcodes::RERAISE)
-    }
-}
-
-/// As much of a code object as comes before its instructions.
-const HEADER: usize = 184;
-#[repr(C, align(16))]
-struct Code([u8; HEADER + 8]);
-static mut STAND_IN: Code = Code([0; HEADER + 8]);
-/// An empty object of bytes, of which length and contents are read.
-static NO_HANDLERS: [u64; 6] = [1 << 40, 0, 0, 0, 0, 0];

@@ -8,7 +8,7 @@
 
 use super::cpython::Cpython;
 use crate::python::OURS;
-use crate::sys::sys;
+use crate::sys::{PAGE, sys};
 use crate::unwind::modules;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
@@ -33,7 +33,6 @@ pub const LEFT: u8 = FIRST + 4;
 
 /// How far from the loop's beginning its instructions may lie.
 const NEAR: u64 = 4 << 20;
-const PAGE: u64 = 4096;
 
 /// Where the table is, and whether its page is written without more ado; what stood in it.
 static TABLE: AtomicU64 = AtomicU64::new(0);
@@ -71,16 +70,22 @@ impl Parts {
     fn of(p: &Cpython) -> Parts {
         let (bias, dynamic) = p.walked.object.place();
         let (mut parts, mut count) = (Parts::default(), 0);
-        modules::segments(bias, dynamic, |kind, flags, from, to| match kind {
-            libc::PT_LOAD if flags & libc::PF_R != 0 => {
-                if let Some(place) = parts.all.get_mut(count) {
-                    *place = Some(Part { from, to, flags, writable: flags & libc::PF_W != 0 });
-                    count += 1;
+        let Some(object) = modules::of_place(bias, dynamic) else { return parts };
+        modules::each_header(object, |h| {
+            let [from, to] = h.span(bias);
+            match h.kind {
+                libc::PT_LOAD if h.flags & libc::PF_R != 0 => {
+                    if let Some(place) = parts.all.get_mut(count) {
+                        // What the file has of it.
+                        let to = from.wrapping_add(h.file_size);
+                        *place = Some(Part { from, to, flags: h.flags, writable: h.flags & libc::PF_W != 0 });
+                        count += 1;
+                    }
                 }
+                // The loader guards whole pages.
+                libc::PT_GNU_RELRO => parts.guarded = [from, to & !(PAGE - 1)],
+                _ => {}
             }
-            // The loader guards whole pages.
-            libc::PT_GNU_RELRO => parts.guarded = [from, to & !(PAGE - 1)],
-            _ => {}
         });
         parts
     }

@@ -2,6 +2,7 @@
 //! rule tells. Where there is no such rule, a fixed number, as far as the stack is readable.
 
 use super::thunk::Frame;
+use crate::sys::PAGE;
 use crate::unwind::cache::Cache;
 use crate::unwind::eh_frame;
 use crate::unwind::modules;
@@ -15,7 +16,6 @@ const MOST: u64 = 16 << 10;
 const MOST_THERE: u64 = 3840;
 /// Of a caller of whose frame nothing is known.
 const UNKNOWN: u64 = 512;
-const PAGE: u64 = 4096;
 
 /// What a thread knows of callers. All zero is ready.
 pub struct Rows {

@@ -131,12 +131,13 @@ impl<'a> Reader<'a, '_> {
                         return Some(());
                     }
                 }
-                // A value: its type and digits, up to the end; or a whole mangled name.
+                // A value: its type (one letter, a name, or a name inside of others) and digits, up to the end; or a whole mangled name.
                 b'L' if !self.rest.starts_with(b"L_Z") => {
-                    let type_len = if self.rest.get(1).is_some_and(u8::is_ascii_digit) { 0 } else { 1 };
                     self.skip(1)?;
-                    if type_len == 0 {
-                        self.name()?;
+                    match self.first() {
+                        b'N' => self.arguments()?,
+                        b'0'..=b'9' => self.name().map(|_| ())?,
+                        _ => self.skip(1)?,
                     }
                     let end = self.rest.iter().position(|c| *c == b'E')?;
                     self.skip(end + 1)?;

@@ -94,6 +94,9 @@ unsafe fn take(hot: *mut Hot, here: u64) -> *mut Track {
 }
 
 /// A function that is a phase is being called: 0 where nothing is to be told of it, and it is to be called as if there were no thunk.
+///
+/// # Safety
+/// Called by the body of the thunks, with its frame and the number of the thunk.
 pub unsafe extern "C" fn begins(frame: *mut Frame, number: u32) -> u32 {
     let Some(thunk) = thunk::get(number) else { return 0 };
     // SAFETY: the body's frame.
@@ -142,13 +145,14 @@ unsafe fn begins_here(frame: *mut Frame, thunk: &thunk::Thunk) -> bool {
 }
 
 /// The function has returned.
-pub unsafe extern "C" fn ends(frame: *mut Frame) {
+///
+/// # Safety
+/// Called by the body of the thunks, with its frame and the number of the thunk.
+pub unsafe extern "C" fn ends(frame: *mut Frame, number: u32) {
     // SAFETY: the body's frame.
-    unsafe {
-        sys::keep_errno(|| {
-            close(frame as u64);
-            patch::look_if_bound((*frame).target);
-        });
+    sys::keep_errno(|| unsafe { close(frame as u64) });
+    if thunk::get(number).is_some_and(|thunk| thunk.stub.load(Relaxed) != 0) {
+        sys::keep_errno(patch::look_at_bound);
     }
 }
 

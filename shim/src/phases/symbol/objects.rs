@@ -2,8 +2,8 @@
 
 use super::{rules, thunk};
 use crate::elf::{self, Dynamic, Function};
-use crate::sys::sys;
-use crate::unwind::modules::{self, Listed};
+use crate::sys::{PAGE, sys};
+use crate::unwind::modules::{self, Listed, around};
 use core::ffi::CStr;
 
 /// Objects that are known at once; further ones are left alone.
@@ -45,8 +45,9 @@ pub struct Loaded {
 /// All of them. All zero is none.
 pub struct Objects {
     count: usize,
-    all: [Loaded; MOST],
-    before: [Loaded; MOST],
+    /// The list and the one before it, in turn; and which is the list.
+    lists: [[Loaded; MOST]; 2],
+    now: usize,
     /// The loader's counters when the list was read.
     at: [u64; 2],
 }
@@ -72,8 +73,6 @@ fn file_of(path: &[u8]) -> &[u8] {
     path.rsplit(|c| *c == b'/').next().unwrap_or(path)
 }
 
-const PAGE: u64 = 4096;
-
 impl Loaded {
     /// None where it has no header to be read.
     fn read(o: Listed) -> Option<Loaded> {
@@ -90,18 +89,13 @@ impl Loaded {
             loader: false,
             state: State::New,
         };
-        let reach = |span: &mut [u64; 2], start: u64, end: u64| {
-            let [from, to] = *span;
-            *span = [from.min(start), to.max(end)];
-        };
         modules::each_header(o, |h| {
-            let start = o.bias.wrapping_add(h.address);
-            let end = start.wrapping_add(h.size);
+            let [start, end] = h.span(o.bias);
             match h.kind {
                 libc::PT_LOAD => {
-                    reach(&mut l.whole, start, end);
+                    l.whole = around(l.whole, [start, end]);
                     if h.flags & libc::PF_X != 0 {
-                        reach(&mut l.code, start, end);
+                        l.code = around(l.code, [start, end]);
                     }
                 }
                 libc::PT_GNU_RELRO => l.sealed = [start & !(PAGE - 1), end & !(PAGE - 1)],
@@ -142,6 +136,7 @@ impl Loaded {
         unsafe { Dynamic::of(&object) }
     }
 
+    /// Whether an address is in it.
     pub fn holds(&self, at: u64) -> bool {
         let [from, to] = self.whole;
         (from..to).contains(&at)
@@ -163,23 +158,27 @@ impl Loaded {
 impl Objects {
     /// Private memory that both lists fill, in bytes.
     pub fn private(&self) -> usize {
-        2 * (self.count * size_of::<Loaded>() + 4096)
+        2 * (self.count * size_of::<Loaded>() + PAGE as usize)
     }
 
+    /// Those that are loaded, in the loader's order.
     pub fn all(&self) -> &[Loaded] {
-        self.all.get(..self.count).unwrap_or(&[])
+        self.lists.get(self.now).and_then(|list| list.get(..self.count)).unwrap_or(&[])
     }
 
+    /// One of them.
     pub fn get(&self, i: usize) -> Option<&Loaded> {
         self.all().get(i)
     }
 
+    /// Notes what is left to do with one.
     pub fn set_state(&mut self, i: usize, state: State) {
-        if let Some(o) = self.all.get_mut(i) {
+        if let Some(o) = self.lists.get_mut(self.now).and_then(|list| list.get_mut(i)) {
             o.state = state;
         }
     }
 
+    /// The one that an address is in.
     pub fn holder(&self, at: u64) -> Option<&Loaded> {
         self.all().iter().find(|o| o.holds(at))
     }
@@ -192,12 +191,11 @@ impl Objects {
             return;
         }
         let [a, h] = self.at;
-        let before = self.count;
-        core::mem::swap(&mut self.all, &mut self.before);
-        let known = self.before.get(..before).unwrap_or(&[]);
+        let [first, second] = &mut self.lists;
+        let (known, all) = if self.now == 0 { (first, second) } else { (second, first) };
+        let known = known.get(..self.count).unwrap_or(&[]);
         let stay = !modules::are_counted() || added.wrapping_sub(held) == a.wrapping_sub(h);
         let (mut n, mut at_old) = (0, 0);
-        let all = &mut self.all;
         modules::each_listed(|o| {
             // Both lists are in the same order.
             let old = known.get(at_old..).unwrap_or(&[]).iter().position(|l| l.is_same(&o)).filter(|_| stay || o.stays);
@@ -214,6 +212,7 @@ impl Objects {
                 n += 1;
             }
         });
+        self.now = 1 - self.now.min(1);
         self.count = n;
         self.at = at;
     }

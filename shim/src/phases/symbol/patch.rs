@@ -27,8 +27,6 @@ static OBJECTS: AtomicPtr<Objects> = AtomicPtr::new(core::ptr::null_mut());
 static DONE_AT: [AtomicU64; 2] = [const { AtomicU64::new(u64::MAX) }; 2];
 /// An object was not ready.
 static LEFT: AtomicBool = AtomicBool::new(false);
-/// Stubs have thunks.
-static STUBS: AtomicBool = AtomicBool::new(false);
 /// The program has begun, and others may be loading objects.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 /// Held, with the loader's lock, by who is at it.
@@ -88,10 +86,8 @@ pub fn look_again() {
 }
 
 /// A call through a stub has returned: the loader has found the function.
-pub fn look_if_bound(target: u64) {
-    if STUBS.load(Relaxed) && thunk::is_stub(target) {
-        look(true);
-    }
+pub fn look_at_bound() {
+    look(true);
 }
 
 /// What `dlsym` gave for `name`: the thunk, where it is a phase.
@@ -236,10 +232,7 @@ impl Objects {
             return self.of(function.at, name, wanted, None).map_or(Found::Nothing, |thunk| Found::Thunk(thunk, false));
         }
         match self.of(function.at, name, wanted, Some(stub)) {
-            Some(thunk) => {
-                STUBS.store(true, Relaxed);
-                Found::Thunk(thunk, true)
-            }
+            Some(thunk) => Found::Thunk(thunk, true),
             None => Found::Unbound,
         }
     }

@@ -54,7 +54,7 @@ pub struct Thunk {
     /// The number of the phase's name.
     pub name: AtomicU32,
     /// The target is a stub, by which the loader finds the function at the first call.
-    stub: AtomicU32,
+    pub stub: AtomicU32,
     /// The rules that make it a phase, by bits.
     pub rules: AtomicU64,
 }
@@ -78,12 +78,6 @@ pub fn is_one(at: u64) -> bool {
 /// What the thunk of a number is for.
 pub fn get(number: u32) -> Option<&'static Thunk> {
     THUNKS.get(number as usize)
-}
-
-/// Whether a target is a stub.
-pub fn is_stub(target: u64) -> bool {
-    let used = USED.load(Acquire) as usize;
-    THUNKS.iter().take(used).any(|t| t.stub.load(Relaxed) != 0 && t.target.load(Relaxed) == target)
 }
 
 /// The thunk that a function has already.
@@ -163,6 +157,32 @@ pub fn settle() {
     }
 }
 
+/// The integer registers that a call can hand over, into the body's frame and back.
+macro_rules! keep {
+    () => {
+        "mov qword ptr [rbp - 24], rdi
+         mov qword ptr [rbp - 32], rsi
+         mov qword ptr [rbp - 40], rdx
+         mov qword ptr [rbp - 48], rcx
+         mov qword ptr [rbp - 56], r8
+         mov qword ptr [rbp - 64], r9
+         mov qword ptr [rbp - 72], rax
+         mov qword ptr [rbp - 80], r10"
+    };
+}
+macro_rules! give_back {
+    () => {
+        "mov rdi, qword ptr [rbp - 24]
+         mov rsi, qword ptr [rbp - 32]
+         mov rdx, qword ptr [rbp - 40]
+         mov rcx, qword ptr [rbp - 48]
+         mov r8, qword ptr [rbp - 56]
+         mov r9, qword ptr [rbp - 64]
+         mov rax, qword ptr [rbp - 72]
+         mov r10, qword ptr [rbp - 80]"
+    };
+}
+
 /// Entered with the thunk's number in r11, all else as the caller left it.
 #[unsafe(naked)]
 unsafe extern "C" fn body() {
@@ -174,15 +194,9 @@ unsafe extern "C" fn body() {
         ".cfi_offset rbp, -16",
         "mov rbp, rsp",
         ".cfi_def_cfa_register rbp",
-        "sub rsp, 80",
-        "mov qword ptr [rbp - 24], rdi",
-        "mov qword ptr [rbp - 32], rsi",
-        "mov qword ptr [rbp - 40], rdx",
-        "mov qword ptr [rbp - 48], rcx",
-        "mov qword ptr [rbp - 56], r8",
-        "mov qword ptr [rbp - 64], r9",
-        "mov qword ptr [rbp - 72], rax",
-        "mov qword ptr [rbp - 80], r10",
+        "sub rsp, 96",
+        keep!(),
+        "mov qword ptr [rbp - 88], r11",
         "lea rdi, [rbp - 16]",
         "mov esi, r11d",
         "lea r11, [rip + {begins}]",
@@ -195,36 +209,16 @@ unsafe extern "C" fn body() {
         "lea rsi, [rbp + 16]",
         "shr rcx, 3",
         "rep movsq",
-        "mov rdi, qword ptr [rbp - 24]",
-        "mov rsi, qword ptr [rbp - 32]",
-        "mov rdx, qword ptr [rbp - 40]",
-        "mov rcx, qword ptr [rbp - 48]",
-        "mov r8, qword ptr [rbp - 56]",
-        "mov r9, qword ptr [rbp - 64]",
-        "mov rax, qword ptr [rbp - 72]",
-        "mov r10, qword ptr [rbp - 80]",
+        give_back!(),
         "mov r11, qword ptr [rbp - 8]",
         "call r11",
-        "lea rsp, [rbp - 80]",
-        "mov qword ptr [rbp - 24], rdi",
-        "mov qword ptr [rbp - 32], rsi",
-        "mov qword ptr [rbp - 40], rdx",
-        "mov qword ptr [rbp - 48], rcx",
-        "mov qword ptr [rbp - 56], r8",
-        "mov qword ptr [rbp - 64], r9",
-        "mov qword ptr [rbp - 72], rax",
-        "mov qword ptr [rbp - 80], r10",
+        "lea rsp, [rbp - 96]",
+        keep!(),
         "lea rdi, [rbp - 16]",
+        "mov esi, dword ptr [rbp - 88]",
         "lea r11, [rip + {ends}]",
         "call {apart}",
-        "mov rdi, qword ptr [rbp - 24]",
-        "mov rsi, qword ptr [rbp - 32]",
-        "mov rdx, qword ptr [rbp - 40]",
-        "mov rcx, qword ptr [rbp - 48]",
-        "mov r8, qword ptr [rbp - 56]",
-        "mov r9, qword ptr [rbp - 64]",
-        "mov rax, qword ptr [rbp - 72]",
-        "mov r10, qword ptr [rbp - 80]",
+        give_back!(),
         ".cfi_remember_state",
         "leave",
         ".cfi_def_cfa rsp, 8",
@@ -232,14 +226,7 @@ unsafe extern "C" fn body() {
         "ret",
         ".cfi_restore_state",
         "2:",
-        "mov rdi, qword ptr [rbp - 24]",
-        "mov rsi, qword ptr [rbp - 32]",
-        "mov rdx, qword ptr [rbp - 40]",
-        "mov rcx, qword ptr [rbp - 48]",
-        "mov r8, qword ptr [rbp - 56]",
-        "mov r9, qword ptr [rbp - 64]",
-        "mov rax, qword ptr [rbp - 72]",
-        "mov r10, qword ptr [rbp - 80]",
+        give_back!(),
         "mov r11, qword ptr [rbp - 8]",
         "leave",
         ".cfi_def_cfa rsp, 8",

@@ -69,6 +69,19 @@ pub struct Header {
     pub size: u64,
 }
 
+impl Header {
+    /// Where it is in memory.
+    pub fn span(&self, bias: u64) -> [u64; 2] {
+        let start = bias.wrapping_add(self.address);
+        [start, start.wrapping_add(self.size)]
+    }
+}
+
+/// What goes from the first to the last place of two spans.
+pub fn around([a, b]: [u64; 2], [from, to]: [u64; 2]) -> [u64; 2] {
+    [a.min(from), b.max(to)]
+}
+
 /// Bytes of one.
 const HEADER: usize = 56;
 
@@ -113,15 +126,6 @@ pub fn read(o: Object, m: &mut Module) -> Option<()> {
     }
     m.read_name(o);
     (codes > 0).then_some(())
-}
-
-/// Tells each segment of an object: its kind and flags (`PT_*`, `PF_*`), where it begins and ends; of what is loaded only what the file has.
-pub fn segments(o: Object, mut told: impl FnMut(u32, u32, u64, u64)) {
-    each_header(o, |h| {
-        let start = o.bias.wrapping_add(h.address);
-        let size = if h.kind == libc::PT_LOAD { h.file_size } else { h.size };
-        told(h.kind, h.flags, start, start.wrapping_add(size));
-    });
 }
 
 fn put<T: Copy>(list: &mut [T; SEGMENTS], count: &mut usize, v: T) {
