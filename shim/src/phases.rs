@@ -2,7 +2,7 @@
 //! exact place among the thread's heap events. Who tells: [`nvtx`], rules for functions, the program by [`api`], and what it does as a [`process`].
 //!
 //! An edge costs about a microsecond: the clock, the process's CPU time and usage, the live bytes of all lanes. The layers of memory as the
-//! kernel sees them come with it as long as that takes less than 1 % of the time (see [`layers`]). Not for: what a phase needed, which is
+//! kernel sees them come with it as long as that takes less than 1 % of the time (see [`Look`]). Not for: what a phase needed, which is
 //! the reader's matter.
 
 mod api;
@@ -156,7 +156,24 @@ fn may_look() -> bool {
     SPENT.load(Relaxed) < 20_000_000 + since_start() / 100
 }
 
+/// What is looked at where an edge is told of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Look {
+    /// The process's usage.
+    Usage,
+    /// In fast mode the exact counts too: so a lane's highest live bytes are known from edge to edge.
+    Counts,
+    /// The layers of memory as well.
+    Layers,
+}
+
 unsafe fn tell(hot: *mut Hot, edge_is: u64, source: Source, name: u32, range: u64) {
+    let look = if edge_is == what::MARK { Look::Usage } else { Look::Layers };
+    // SAFETY: the caller's hot.
+    unsafe { tell_looking(hot, edge_is, source, name, range, look) };
+}
+
+unsafe fn tell_looking(hot: *mut Hot, edge_is: u64, source: Source, name: u32, range: u64, look: Look) {
     // SAFETY: the caller's hot.
     unsafe {
         if (*hot).mode == COUNT {
@@ -167,14 +184,12 @@ unsafe fn tell(hot: *mut Hot, edge_is: u64, source: Source, name: u32, range: u6
         sys::keep_errno(|| {
             names::tell(hot, name);
             let t = sys::now();
-            let look = may_look();
-            let usage = if look { usage() } else { [0; 3] };
-            let start = start(op::PHASE, edge(edge_is, source, look), name as u64);
+            let looks = may_look();
+            let usage = if looks { usage() } else { [0; 3] };
+            let start = start(op::PHASE, edge(edge_is, source, looks), name as u64);
             push(hot, [start, t, range & ARG_WORD, live(), usage[0], usage[1], usage[2]]);
-            if look {
-                if edge_is != what::MARK || matches!(source, Source::Process) {
-                    layers(t);
-                }
+            if looks {
+                look_further(look, t);
                 SPENT.fetch_add(sys::now() - t, Relaxed);
             }
         });
@@ -201,21 +216,26 @@ fn usage() -> [u64; 3] {
     }
 }
 
-/// The layers of memory at an edge. In fast mode the exact counts too: so a lane's highest live bytes are known from edge to edge. Whoever
-/// drains is waited for a moment only.
-fn layers(t: u64) {
+/// Whoever drains is waited for a moment only.
+fn look_further(look: Look, t: u64) {
     const TRIES: u32 = 200;
+    // SAFETY: settings are read-only.
+    let counts = unsafe { CONFIG.mode } == FAST && look >= Look::Counts;
+    if !counts && look < Look::Layers {
+        return;
+    }
     let signals = sys::block_signals();
     let me = sys::gettid();
     if (0..TRIES).any(|_| {
         core::hint::spin_loop();
         drain::try_lock(me)
     }) {
-        // SAFETY: settings are read-only.
-        if unsafe { CONFIG.mode } == FAST {
+        if counts {
             lines::calls(t, true);
         }
-        snapshot::edge(t);
+        if look == Look::Layers {
+            snapshot::edge(t);
+        }
         drain::unlock();
     }
     sys::restore_signals(signals);

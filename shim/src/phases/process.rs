@@ -6,7 +6,7 @@
 
 pub mod script;
 
-use super::{Source, begin_range, end_range, name, tell};
+use super::{Look, Source, begin_range, end_range, name, tell_looking};
 use crate::hooks::heap::ready;
 use crate::init;
 use crate::spool::SPOOL;
@@ -20,14 +20,14 @@ static DRIVER: AtomicU32 = AtomicU32::new(0);
 
 /// The program's `main` is next.
 pub extern "C" fn main_begins() {
-    mark_process(MAIN);
+    mark_process(MAIN, Look::Layers);
 }
 
-fn mark_process(what_happens: &str) {
+fn mark_process(what_happens: &str, look: Look) {
     let hot = ready();
     if !hot.is_null() {
         // SAFETY: hot is this thread's.
-        unsafe { tell(hot, what::MARK, Source::Process, name(b"", what_happens.as_bytes()), 0) };
+        unsafe { tell_looking(hot, what::MARK, Source::Process, name(b"", what_happens.as_bytes()), 0, look) };
     }
 }
 
@@ -38,7 +38,8 @@ pub extern "C" fn exit_begins() {
     // SAFETY: settled at the start.
     let is_us = init::is_recording() && sys::getpid() == unsafe { SPOOL.pid };
     if is_us && !EXITS.swap(true, Relaxed) {
-        mark_process(EXIT);
+        // The layers are looked at when it ends, which is soon.
+        mark_process(EXIT, Look::Counts);
     }
 }
 

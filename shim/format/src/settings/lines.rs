@@ -111,20 +111,32 @@ impl<'a> Items<'a> {
         let (begin, line) = (self.at, self.line);
         let read = self.setting();
         let end = self.line;
-        if let Err(fix) = read {
-            // A value over several lines may have run into a line that is good by itself: that one is read again.
-            if end > line {
-                let before = self.text.get(..self.at).unwrap_or(self.text);
-                self.at = before.iter().rposition(|c| *c == b'\n').map_or(0, |n| n + 1);
-            } else {
-                self.leave_line();
+        let wrong = |items: &Self, fix| Item::Wrong { line, text: items.line_at(begin), fix };
+        match read {
+            Ok((name, value)) => match self.judge(name) {
+                Ok(key) => Item::Set { line, key, value },
+                Err(fix) => wrong(self, fix),
+            },
+            Err(fix) => {
+                // A value over several lines may have run into a line that is good by itself: that one is read again.
+                if end > line {
+                    let before = self.text.get(..self.at).unwrap_or(self.text);
+                    self.at = before.iter().rposition(|c| *c == b'\n').map_or(0, |n| n + 1);
+                } else {
+                    self.leave_line();
+                }
+                wrong(self, fix)
             }
-            return Item::Wrong { line, text: self.line_at(begin), fix };
         }
-        read.map_or(Item::Wrong { line, text: b"", fix: "" }, |(key, value)| Item::Set { line, key, value })
     }
 
-    fn setting(&mut self) -> Result<(Key, Value<'a>), &'static str> {
+    /// Whether a setting that is well written counts.
+    fn judge(&mut self, name: &[u8]) -> Result<Key, &'static str> {
+        let key = Key::of(name).ok_or(NO_SUCH)?;
+        if self.seen.add(key) { Ok(key) } else { Err("set it once: what stands first counts") }
+    }
+
+    fn setting(&mut self) -> Result<(&'a [u8], Value<'a>), &'static str> {
         if self.peek() == Some(b'[') {
             self.in_table = true;
             return Err(NO_TABLE);
@@ -139,12 +151,13 @@ impl<'a> Items<'a> {
         let value = self.value(0)?;
         self.pass(|c| matches!(c, b' ' | b'\t' | b'\r'));
         match self.peek() {
-            None | Some(b'\n') => {}
-            Some(b'#') => self.pass(|c| c != b'\n'),
-            _ => return Err("let nothing but a # comment follow the value"),
+            None | Some(b'\n') => Ok((name, value)),
+            Some(b'#') => {
+                self.pass(|c| c != b'\n');
+                Ok((name, value))
+            }
+            _ => Err("let nothing but a # comment follow the value"),
         }
-        let key = Key::of(name).ok_or(NO_SUCH)?;
-        if self.seen.add(key) { Ok((key, value)) } else { Err("set it once: what stands first counts") }
     }
 
     fn key(&mut self) -> Result<&'a [u8], &'static str> {

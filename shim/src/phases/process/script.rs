@@ -1,7 +1,7 @@
 //! Where the program's Python script begins: at the first recorded allocation whose outermost Python frame is the body of a module that nobody
 //! imports, or that `python -m` runs. The walk over the frames comes by anyway when it meets a frame for the first time; nothing else is asked.
 
-use super::mark_process;
+use super::{Look, mark_process};
 use crate::hooks::heap::ready;
 use crate::lane::Hot;
 use crate::python::{self, Definition};
@@ -37,7 +37,7 @@ pub fn with_block(hot: *mut Hot, usable: usize, record: impl FnOnce()) {
 fn begins() {
     let hot = ready();
     if hot.is_null() || WHOSE.load(Relaxed) != hot as usize {
-        return mark_process(SCRIPT);
+        return mark_process(SCRIPT, Look::Layers);
     }
     let usable = USABLE.load(Relaxed);
     // SAFETY: hot is this thread's, and has its lane.
@@ -46,7 +46,7 @@ fn begins() {
     // The highest may be the block's; what it was before is not known any more, but that it was this at least.
     let with = hi.load(Relaxed);
     hi.store(before.min(with), Relaxed);
-    mark_process(SCRIPT);
+    mark_process(SCRIPT, Look::Layers);
     live.fetch_add(usable, Relaxed);
     hi.fetch_max(with, Relaxed);
 }
