@@ -18,6 +18,7 @@ promises! {
     mimalloc_stays_in_use: "heap_linked.c".need(Need::Library("libmimalloc.so.2")).built_as("linked-mimalloc", &["-DMIMALLOC", "-l:libmimalloc.so.2"]);
     blocks_freed_by_other_threads_are_exact: "heap_threads.c" ["exchange"];
     address_reuse_across_threads_leaves_no_phantom_leaks: "heap_threads.c" ["reuse"].env("MALLOC_ARENA_MAX", "1").env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+    of_many_threads_each_keeps_its_own_blocks: "heap_threads.c" ["owners"].env("MALLOC_ARENA_MAX", "1").env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0").limit(120);
     bursts_lose_nothing_and_do_not_grow_the_process: "heap_threads.c" ["burst"].limit(120);
 }
 

@@ -106,7 +106,7 @@ pub fn drain(last: bool) -> bool {
                 break false;
             }
         };
-        match drain_lane(i, now, force, last) {
+        match drain_lane(i, sys::now(), force, last) {
             // Not a block: of many lanes all are looked at, or there would be no getting on.
             Stop::Empty => order::empty(i),
             Stop::Parked(addr3) => {
@@ -199,6 +199,11 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
 fn set_seen_empty(i: u32, now: u64) {
     // SAFETY: the lock is held.
     unsafe { SEEN_EMPTY[i as usize % LANES_MAX] = now };
+}
+
+fn seen_empty(i: u32) -> u64 {
+    // SAFETY: the lock is held.
+    unsafe { SEEN_EMPTY[i as usize % LANES_MAX] }
 }
 
 enum Gap {

@@ -230,42 +230,58 @@ pub fn give_block(i: u32) {
     }
 }
 
-/// Threads that wait for a block, and a count of those given back meanwhile.
+/// Threads that wait for a block, and a count of the blocks given back meanwhile: as it is, and as it was when sleepers were woken.
 static WAITERS: AtomicU32 = AtomicU32::new(0);
 static GIVEN: AtomicU32 = AtomicU32::new(0);
+static WOKEN_AT: AtomicU32 = AtomicU32::new(0);
 /// Blocks given back before sleepers are woken: a thread that has waited should find many.
 const WAKE_AT: u32 = 256;
 
+/// Who waits looks by himself too, in case nobody wakes him: all together once in so long.
+const WAIT_NS: u64 = 2_000_000;
+/// A thread waits so long without a block given back to anybody, and so long in all.
+const STALLED_NS: u64 = 1_000_000_000;
+const WAIT_MOST_NS: u64 = 10_000_000_000;
+
 /// Wakes threads that wait for blocks, where enough were given back. Called by the drain.
 pub fn wake_waiters(now: bool) {
-    if WAITERS.load(Relaxed) > 0 && (now || GIVEN.load(Relaxed) >= WAKE_AT) {
-        GIVEN.store(0, Release);
+    let given = GIVEN.load(Relaxed);
+    if WAITERS.load(Relaxed) > 0 && (now || given.wrapping_sub(WOKEN_AT.load(Relaxed)) >= WAKE_AT) {
+        WOKEN_AT.store(given, Relaxed);
+        // Whoever is about to sleep looks once more.
+        GIVEN.fetch_add(1, Release);
         sys::futex_wake(&GIVEN);
     }
 }
 
 /// A zeroed ring block. Signals are blocked. When all are in use: drains by itself or waits for the drain, at most a second
-/// without progress; then none. `first`: the lane has none yet.
+/// without progress and ten in all; then none. `first`: the lane has none yet.
 pub fn take_block(first: bool) -> Option<u32> {
     // Each lane keeps the block that it fills.
     let fresh = || fresh(if first { BLOCKS_MAX } else { BLOCKS_SPARE + LANES.load(Relaxed) as usize });
     if let Some(i) = pop().or_else(fresh) {
         return Some(i);
     }
-    let until = sys::now() + 1_000_000_000;
+    let begun = sys::now();
+    let mut until = begun + STALLED_NS;
     loop {
+        let seen = GIVEN.load(Acquire);
         if !writer::help() {
-            WAITERS.fetch_add(1, AcqRel);
+            let before = WAITERS.fetch_add(1, AcqRel) as u64;
             let seen = GIVEN.load(Acquire);
             if FREE.load(Acquire) as u32 == 0 {
-                sys::futex_wait(&GIVEN, seen, 2_000_000);
+                sys::futex_wait(&GIVEN, seen, WAIT_NS * (before + 1));
             }
             WAITERS.fetch_sub(1, AcqRel);
         }
         if let Some(i) = pop().or_else(fresh) {
             return Some(i);
         }
-        if sys::now() > until {
+        let now = sys::now();
+        if GIVEN.load(Acquire) != seen {
+            until = (now + STALLED_NS).min(begun + WAIT_MOST_NS);
+        }
+        if now > until {
             return None;
         }
     }

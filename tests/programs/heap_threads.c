@@ -43,6 +43,37 @@ static int address_reuse(char **args)
     return 0;
 }
 
+/* Many more threads than processors, one arena, no thread cache: an address is now one thread's, now another's, while most of them do not
+   run. Sixteen sizes share each chunk size, so that only who owns a block tells them apart. Each thread keeps one block of its own. */
+enum { OWNERS = 48, TURNS = 20000, HELD = 24 };
+static void *owner(void *arg)
+{
+    size_t size = 1001 + (size_t)arg % 16;
+    char *held[HELD] = { 0 };
+    unsigned state = 17 + (unsigned)(uintptr_t)arg;
+    for (int i = 0; i < TURNS; i++) {
+        state = state * 1664525 + 1013904223;
+        char **place = &held[(state >> 12) % HELD];
+        free(*place);
+        *place = opaque(malloc(size));
+        **place = 1;
+    }
+    free(opaque(malloc(size)));
+    for (int i = 1; i < HELD; i++) free(held[i]);
+    return held[0];
+}
+static int owners(char **args)
+{
+    (void)args;
+    static void *kept[OWNERS];
+    pthread_t threads[OWNERS];
+    for (long i = 0; i < OWNERS; i++) EXPECT(!pthread_create(&threads[i], 0, owner, (void *)i));
+    for (int i = 0; i < OWNERS; i++) pthread_join(threads[i], &kept[i]);
+    int each = OWNERS / 16, allocs = each * (TURNS + 1);
+    for (int i = 0; i < 16; i++) line("TRUTH size=%d allocs=%d frees=%d leaked=%d", 1001 + i, allocs, allocs - each, each);
+    return 0;
+}
+
 static void *pump(void *arg) { blocks(600000, 3989); return arg; }
 static int burst(char **args)
 {
@@ -202,5 +233,5 @@ static int named(char **args)
     return 0;
 }
 
-MODES({ "named", named }, { "exchange", exchange }, { "reuse", address_reuse }, { "burst", burst }, { "crowd", crowd }, { "churn", churn },
+MODES({ "named", named }, { "exchange", exchange }, { "reuse", address_reuse }, { "owners", owners }, { "burst", burst }, { "crowd", crowd }, { "churn", churn },
       { "small-stacks", small_stacks }, { "cancel", cancel }, { "main-leaves", main_leaves })

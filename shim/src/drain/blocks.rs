@@ -95,7 +95,7 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
             return true;
         }
         let entry = Entry::new(i, c.seq, usable);
-        let owed = !DEBTS.is_empty() && DEBTS.take(addr3, |d| d.low_seq() == usable & SEQ_MASK).is_some();
+        let owed = DEBTS.may_have(addr3) && DEBTS.take(addr3, |d| d.low_seq() == usable & SEQ_MASK).is_some();
         // Where it is owed it has ended already: it stands nowhere.
         if !owed && !put_block(i, lane, c, addr3, entry, force) {
             return false; // the free of the block before is in another ring
@@ -259,7 +259,7 @@ unsafe fn kill(addr3: u64, slot: Slot, e: Entry) {
         (*h).killed[n as usize % CHUNK] = Killed { addr3, entry: e.0 };
         (*h).killed_len.store(n + 1, Release);
         TABLE.take(slot);
-        if !YOUNGER.is_empty() {
+        if YOUNGER.may_have(addr3) {
             promote(addr3);
         }
         order::wake(addr3);
@@ -327,19 +327,20 @@ unsafe fn take_free(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *con
     unsafe {
         let addr3 = place_of(lane, w);
         let usable = freed_usable(w, words);
-        let Some(slot) = find_freed(addr3, usable) else {
-            if !YOUNGER.is_empty()
-                && let Some(e) = YOUNGER.take(addr3, |e| e.can_be(usable))
-            {
-                // Beside a block of another size, which came after it.
+        let slot = find_freed(addr3, usable);
+        if YOUNGER.may_have(addr3) {
+            // Of two blocks of one address it ends its own thread's, most likely; else the one in the table, if its size is right.
+            let is_own = slot.is_some_and(|slot| TABLE.get(slot).lane() == i);
+            let meant = |e: Entry| e.can_be(usable) && (slot.is_none() || !is_own && e.lane() == i);
+            if let Some(e) = YOUNGER.take(addr3, meant) {
                 put_block_free(i, lane, c, e);
                 c.events += 1;
                 c.frees += 1;
                 c.live -= usable as i64;
                 return true;
             }
-            return take_unknown_free(lane, c, addr3, usable, force);
-        };
+        }
+        let Some(slot) = slot else { return take_unknown_free(lane, c, addr3, usable, force) };
         let e = TABLE.get(slot);
         kill(addr3, slot, e);
         put_block_free(i, lane, c, e);

@@ -3,10 +3,12 @@
 //!
 //! A lane that cannot go on is *empty*, or *parked*: its next record waits for what another ring tells of one address. Parked lanes are
 //! woken when that address is spoken of. When nobody else can go on, everything that had to happen before the waiting record is visible, in
-//! whichever ring; a lane that was seen empty after the record was found has shown all of it.
+//! whichever ring; a lane that was seen empty after the record was found has shown all of it. Nor does a lane wait once all others have been
+//! read to a later time than its record can be of: what it waits for was read already, out of turn, and to wait would put all else out of turn too.
 
+use super::ring::is_idle;
 use crate::lane::LANES;
-use crate::spool;
+use crate::{spool, sys};
 use core::sync::atomic::Ordering::*;
 use memshim_format::spool::*;
 
@@ -25,8 +27,14 @@ struct Turns {
     since: [u64; LANES_MAX],
     /// When the block at a lane's head was begun; 0 not looked up.
     heads: [u64; LANES_MAX],
+    /// The same of lanes that are ready, of others [`NOT_READY`]: the least is looked for once a block.
+    ready: [u64; LANES_MAX],
     /// Address >> 3 that a parked lane waits for.
     wants: [u64; LANES_MAX],
+    /// When the record it waits at was written at the latest: its block was followed by another then.
+    until: [u64; LANES_MAX],
+    /// The least of these, or less.
+    due: u64,
     /// Parked lanes, and how many of them by the low bits of a hash of what they want.
     parked: u32,
     wanted: [u16; WANTED],
@@ -36,12 +44,17 @@ struct Turns {
 }
 
 const WANTED: usize = 1024;
+const NOT_READY: u64 = u64::MAX;
+const NEVER: u64 = u64::MAX;
 
 static mut TURNS: Turns = Turns {
     states: [State::Ready; LANES_MAX],
     since: [0; LANES_MAX],
     heads: [0; LANES_MAX],
+    ready: [0; LANES_MAX],
     wants: [0; LANES_MAX],
+    until: [0; LANES_MAX],
+    due: NEVER,
     parked: 0,
     wanted: [0; WANTED],
     turn: 0,
@@ -69,9 +82,11 @@ pub(super) fn begin() {
     let lanes = LANES.load(Acquire) as usize;
     t.states.iter_mut().take(lanes).for_each(|s| *s = State::Ready);
     t.heads.iter_mut().take(lanes).for_each(|h| *h = 0);
+    t.ready.iter_mut().take(lanes).for_each(|h| *h = 0);
     if t.parked > 0 {
         t.wanted = [0; WANTED];
         t.parked = 0;
+        t.due = NEVER;
     }
 }
 
@@ -87,21 +102,24 @@ pub(super) fn next(aside: bool) -> Next {
     let t = unsafe { &mut *(&raw mut TURNS) };
     let lanes = LANES.load(Acquire);
     t.turn += 1;
-    if let Some(i) = t.earliest(State::Ready, lanes) {
-        return Next::Lane(i);
+    while let Some(i) = t.earliest_ready(lanes) {
+        match t.overdue(t.ready[i as usize % LANES_MAX], lanes) {
+            None => return Next::Lane(i),
+            Some(p) if !t.look_again(lanes, |t, i| super::seen_empty(i as u32) <= t.until[p % LANES_MAX]) => {
+                t.unpark(p);
+                return Next::Forced(p as u32);
+            }
+            Some(_) => {}
+        }
     }
-    let (forced, since) = match t.earliest(State::Parked, lanes) {
+    let (forced, since) = match t.earliest_parked(lanes) {
         Some(i) => (Some(i), t.since[i as usize % LANES_MAX]),
         None if aside => (None, t.aside),
         None => return Next::Nobody,
     };
     // Those that were seen empty before: they may have shown nothing of it yet.
-    for i in 0..lanes as usize % (LANES_MAX + 1) {
-        if t.states[i % LANES_MAX] == State::Empty && t.since[i % LANES_MAX] <= since {
-            t.states[i % LANES_MAX] = State::Ready;
-        }
-    }
-    match (t.earliest(State::Ready, lanes), forced) {
+    t.look_again(lanes, |t, i| t.since[i] <= since);
+    match (t.earliest_ready(lanes), forced) {
         (Some(i), _) => Next::Lane(i),
         (None, Some(i)) => {
             t.unpark(i as usize % LANES_MAX);
@@ -118,13 +136,15 @@ pub(super) fn empty(i: u32) {
     let i = i as usize % LANES_MAX;
     t.states[i] = State::Empty;
     t.since[i] = t.turn;
-    t.heads[i] = 0;
+    (t.heads[i], t.ready[i]) = (0, NOT_READY);
 }
 
 /// The lane has been read a piece further.
 pub(super) fn advanced(i: u32) {
     // SAFETY: the lock is held.
-    unsafe { TURNS.heads[i as usize % LANES_MAX] = 0 };
+    let t = unsafe { &mut *(&raw mut TURNS) };
+    let i = i as usize % LANES_MAX;
+    (t.heads[i], t.ready[i]) = (0, 0);
 }
 
 /// The lane waits for what another ring tells of an address.
@@ -135,9 +155,11 @@ pub(super) fn park(i: u32, addr3: u64) {
     t.states[i] = State::Parked;
     t.since[i] = t.turn;
     t.wants[i] = addr3;
-    t.heads[i] = 0;
+    (t.heads[i], t.ready[i]) = (0, NOT_READY);
     t.parked += 1;
     t.wanted[place(addr3)] += 1;
+    t.until[i] = ended(i as u32);
+    t.due = t.due.min(t.until[i]);
 }
 
 /// An address is spoken of: lanes that wait for it can go on.
@@ -166,42 +188,115 @@ fn wake_those(addr3: u64) {
 impl Turns {
     fn unpark(&mut self, i: usize) {
         let i = i % LANES_MAX;
-        self.states[i] = State::Ready;
+        self.go_on(i);
         self.parked -= 1;
         self.wanted[place(self.wants[i])] -= 1;
     }
 
-    /// Of the lanes in a state, the one whose block at the head was begun first.
-    fn earliest(&mut self, state: State, lanes: u32) -> Option<u32> {
-        let mut best = None;
-        let mut least = u64::MAX;
+    /// Of the parked lanes the earliest that need not wait where all that is ready is of `now` or later.
+    fn overdue(&mut self, now: u64, lanes: u32) -> Option<usize> {
+        if now <= self.due {
+            return None;
+        }
+        let (mut best, mut least) = (None, NOT_READY);
+        self.due = NEVER;
         for i in 0..lanes as usize % (LANES_MAX + 1) {
-            if self.states[i % LANES_MAX] != state {
+            let i = i % LANES_MAX;
+            if self.states[i] == State::Parked {
+                self.due = self.due.min(self.until[i]);
+                if self.until[i] < now && self.head(i) < least {
+                    (best, least) = (Some(i), self.head(i));
+                }
+            }
+        }
+        best
+    }
+
+    /// Lanes that have been read to their ends, of those that are `meant`, go on where there is more by now, which a glance tells. Whether
+    /// any does.
+    fn look_again(&mut self, lanes: u32, meant: impl Fn(&Self, usize) -> bool) -> bool {
+        let mut any = false;
+        for i in 0..lanes as usize % (LANES_MAX + 1) {
+            let i = i % LANES_MAX;
+            if self.states[i] != State::Empty || !meant(self, i) {
                 continue;
             }
-            if lanes == 1 {
-                return Some(0);
+            let now = sys::now();
+            // SAFETY: i is below LANES; the lock is held.
+            if unsafe { is_idle(i as u32) } {
+                self.since[i] = self.turn;
+                super::set_seen_empty(i as u32, now);
+            } else {
+                self.go_on(i);
+                any = true;
             }
-            let head = &mut self.heads[i % LANES_MAX];
-            if *head == 0 {
-                *head = begun(i as u32);
+        }
+        any
+    }
+
+    fn go_on(&mut self, i: usize) {
+        let i = i % LANES_MAX;
+        self.states[i] = State::Ready;
+        self.ready[i] = self.heads[i];
+    }
+
+    fn head(&mut self, i: usize) -> u64 {
+        let head = &mut self.heads[i % LANES_MAX];
+        if *head == 0 {
+            *head = begun(i as u32);
+        }
+        *head
+    }
+
+    /// Of the lanes that are ready, the one whose block at the head was begun first.
+    fn earliest_ready(&mut self, lanes: u32) -> Option<u32> {
+        if lanes == 1 {
+            return if self.states[0] == State::Ready { Some(0) } else { None };
+        }
+        loop {
+            let ready = self.ready.iter().take(lanes as usize);
+            let least = ready.clone().fold(NOT_READY, |least, head| least.min(*head));
+            if least == NOT_READY {
+                return None;
             }
-            if *head < least {
-                least = *head;
-                best = Some(i as u32);
+            let i = ready.clone().position(|head| *head == least)?;
+            if least > 0 {
+                return Some(i as u32);
+            }
+            self.ready[i % LANES_MAX] = self.head(i);
+        }
+    }
+
+    /// The same of those that are parked.
+    fn earliest_parked(&mut self, lanes: u32) -> Option<u32> {
+        let (mut best, mut least) = (None, NOT_READY);
+        for i in 0..lanes as usize % (LANES_MAX + 1) {
+            if self.states[i % LANES_MAX] == State::Parked && self.head(i) < least {
+                (best, least) = (Some(i as u32), self.head(i));
             }
         }
         best
     }
 }
 
-/// When the block at a lane's head was begun.
+/// Since when what stands at a lane's head can have been written: its block was begun, and the lane was seen empty, before. A thread that
+/// did not run for a while goes on in the middle of a block.
 fn begun(i: u32) -> u64 {
     // SAFETY: i is below LANES; the lock is held.
     unsafe {
         let lane = spool::lane(i);
         let c = spool::committed(lane);
         let block = if c.block == 0 { (*lane).first.load(Acquire) } else { c.block };
-        if block == 0 { u64::MAX - 1 } else { (*spool::block(block - 1)).t_ns.load(Relaxed) }
+        if block == 0 { NOT_READY - 1 } else { (*spool::block(block - 1)).t_ns.load(Relaxed).max(super::seen_empty(i)) }
+    }
+}
+
+/// When the block at a lane's head was full; [`NEVER`] where it is the last.
+fn ended(i: u32) -> u64 {
+    // SAFETY: i is below LANES; the lock is held.
+    unsafe {
+        let block = spool::committed(spool::lane(i)).block;
+        let next = if block == 0 { 0 } else { (*spool::block(block - 1)).next.load(Acquire) };
+        if next == 0 { NEVER } else { (*spool::block(next - 1)).t_ns.load(Relaxed) }
     }
 }

@@ -114,14 +114,20 @@ pub(super) unsafe fn is_idle(i: u32) -> bool {
     }
 }
 
+/// Whether anything stands in a block from byte `pos`, a multiple of 8, on. Each lane that is read to its end asks it.
 pub(super) unsafe fn follows(block: *mut Block, pos: usize) -> bool {
-    let mut at = pos;
-    while at + 8 <= BLOCK {
-        // SAFETY: within the block.
-        if unsafe { (*((block as *const u8).add(at) as *const AtomicU64)).load(Relaxed) } != 0 {
+    use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_or_si128, _mm_setzero_si128};
+    let base = block as *const u8;
+    let lines = pos.next_multiple_of(64).min(BLOCK);
+    // SAFETY: within the block, which is aligned to its size. A word that is written meanwhile is seen or not, as it would be by itself.
+    unsafe {
+        if (pos..lines).step_by(8).any(|at| (*(base.add(at) as *const AtomicU64)).load(Relaxed) != 0) {
             return true;
         }
-        at += 8;
+        (lines..BLOCK).step_by(64).any(|at| {
+            let part = |i: usize| _mm_load_si128(base.add(at + 16 * i).cast());
+            let all = _mm_or_si128(_mm_or_si128(part(0), part(1)), _mm_or_si128(part(2), part(3)));
+            _mm_movemask_epi8(_mm_cmpeq_epi8(all, _mm_setzero_si128())) != 0xffff
+        })
     }
-    false
 }
