@@ -216,12 +216,12 @@ impl Turns {
     /// any does.
     fn look_again(&mut self, lanes: u32, meant: impl Fn(&Self, usize) -> bool) -> bool {
         let mut any = false;
+        let now = sys::now();
         for i in 0..lanes as usize % (LANES_MAX + 1) {
             let i = i % LANES_MAX;
             if self.states[i] != State::Empty || !meant(self, i) {
                 continue;
             }
-            let now = sys::now();
             // SAFETY: i is below LANES; the lock is held.
             if unsafe { is_idle(i as u32) } {
                 self.since[i] = self.turn;
