@@ -218,6 +218,7 @@ unsafe fn native(hot: *mut Hot, w: *mut Walker) -> u32 {
                 if !*torn && !push_of_stacks(hot, [start(op::NODE, 0, n as u64), parent as u64, frame]) {
                     *torn = true;
                 }
+                script::native_frame(frame);
             })
         })
     }

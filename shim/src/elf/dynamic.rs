@@ -176,6 +176,20 @@ impl Dynamic {
         unsafe { self.look_up(name, fits).map(|s| self.place(&*s)) }
     }
 
+    /// Where the function `name` of the object's default version begins and ends.
+    ///
+    /// # Safety
+    /// The object is loaded.
+    pub unsafe fn extent(&self, name: &[u8]) -> Option<[u64; 2]> {
+        let fits = |s: &Symbol, version| s.kind() == STT_FUNC && version & HIDDEN == 0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let s = &*self.look_up(name, fits)?;
+            let at = self.place(s).at;
+            Some([at, at + s.size])
+        }
+    }
+
     fn place(&self, s: &Symbol) -> Function {
         Function { at: self.base.wrapping_add(s.value), chosen: s.kind() == STT_GNU_IFUNC }
     }

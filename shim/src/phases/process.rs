@@ -1,4 +1,4 @@
-//! What the process does as such, as phases (source `process`): its `main` begins, its Python [`script`] does, it calls `exit`, its first calls
+//! What the process does as such, as phases (source `process`): its `main` begins, its Python [`script`] does, and ends, it calls `exit`, its first calls
 //! of the CUDA driver.
 //!
 //! The first three are marks, which the reader makes phases of: what was before `main`, from there to the script, what came after `exit`. They
@@ -41,6 +41,12 @@ pub extern "C" fn exit_begins() {
         // The layers are looked at when it ends, which is soon.
         mark_process(EXIT, Look::Counts);
     }
+}
+
+/// Whether its end has begun.
+#[inline]
+fn exits() -> bool {
+    EXITS.load(Relaxed)
 }
 
 /// What the driver sets up at its first call of a kind.

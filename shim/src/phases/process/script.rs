@@ -1,7 +1,8 @@
 //! Where the program's Python script begins: at the first recorded allocation whose outermost Python frame is the body of a module that nobody
-//! imports, or that `python -m` runs. The walk over the frames comes by anyway when it meets a frame for the first time; nothing else is asked.
+//! imports, or that `python -m` runs; and where the interpreter, returning from it, begins to end, with the handlers of `atexit`: at the first recorded
+//! allocation under its own call of `Py_FinalizeEx`, or `Py_Exit`. The walk over the frames comes by anyway when it meets a frame for the first time; nothing else is asked.
 
-use super::{Look, mark_process};
+use super::{Look, exit_begins, mark_process};
 use crate::hooks::heap::ready;
 use crate::lane::Hot;
 use crate::python::{self, Definition};
@@ -16,15 +17,15 @@ static BODY: AtomicU32 = AtomicU32::new(0);
 static RUNNER: AtomicU32 = AtomicU32::new(0);
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
-/// Fast mode: whose block is being recorded, and its usable bytes. The exact counts have it already; the script begins before it.
+/// Fast mode: whose block is being recorded, and its usable bytes. The exact counts have it already; the script begins, or ends, before it.
 static WHOSE: AtomicUsize = AtomicUsize::new(0);
 static USABLE: AtomicI64 = AtomicI64::new(0);
 
 /// Records a block that is counted.
 #[inline]
 pub fn with_block(hot: *mut Hot, usable: usize, record: impl FnOnce()) {
-    // SAFETY: the caller's hot: only the first thread begins the script, in its lane.
-    if BEGUN.load(Relaxed) || python::state().is_none() || unsafe { (*hot).index } != 0 {
+    // SAFETY: the caller's hot: only the first thread begins the script and ends it, in its lane.
+    if super::exits() || python::state().is_none() || unsafe { (*hot).index } != 0 {
         return record();
     }
     USABLE.store(usable as i64, Relaxed);
@@ -33,11 +34,11 @@ pub fn with_block(hot: *mut Hot, usable: usize, record: impl FnOnce()) {
     WHOSE.store(0, Relaxed);
 }
 
-/// Says so, with what is live before the block.
-fn begins() {
+/// Says what happens, with what is live before the block.
+fn before_block(say: impl FnOnce()) {
     let hot = ready();
     if hot.is_null() || WHOSE.load(Relaxed) != hot as usize {
-        return mark_process(SCRIPT, Look::Layers);
+        return say();
     }
     let usable = USABLE.load(Relaxed);
     // SAFETY: hot is this thread's, and has its lane.
@@ -46,7 +47,7 @@ fn begins() {
     // The highest may be the block's; what it was before is not known any more, but that it was this at least.
     let with = hi.load(Relaxed);
     hi.store(before.min(with), Relaxed);
-    mark_process(SCRIPT, Look::Layers);
+    say();
     live.fetch_add(usable, Relaxed);
     hi.fetch_max(with, Relaxed);
 }
@@ -76,6 +77,19 @@ pub fn frame(parent: u32, code: u32, node: u32) {
         && sys::gettid() == sys::getpid()
         && !BEGUN.swap(true, Relaxed)
     {
-        begins();
+        before_block(|| mark_process(SCRIPT, Look::Layers));
+    }
+}
+
+/// A native frame is met for the first time: its place as the unwinder has it.
+#[cold]
+pub fn native_frame(frame: u64) {
+    let is_return = frame & 1 == 0;
+    if BEGUN.load(Relaxed)
+        && is_return
+        && python::interpreter::get().is_some_and(|i| i.is_ending(frame >> 1))
+        && sys::gettid() == sys::getpid()
+    {
+        before_block(|| exit_begins());
     }
 }
