@@ -4,6 +4,7 @@
 //! The first three are marks, which the reader makes phases of: what was before `main`, from there to the script, what came after `exit`. They
 //! cost a look at the process each, and nothing in between. Not for: what only the reader can know (which children there were).
 
+mod ending;
 pub mod script;
 
 use super::{Look, Source, begin_range, end_range, name, tell_looking};

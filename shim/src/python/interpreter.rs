@@ -4,8 +4,7 @@
 use super::layout::{self, Layout};
 use super::offsets;
 use super::thread::peek;
-use crate::elf::{self, Dynamic, Object};
-use crate::unwind::modules;
+use crate::elf::{self, Object};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
@@ -23,42 +22,6 @@ pub struct Interpreter {
     pub this_thread: Ask,
     /// `_PyThreadState_UncheckedGet`, `PyInterpreterState_Head` and `_Main`: up to 3.11, where only they tell of a subinterpreter.
     pub holder: Option<(Ask, Ask, Ask)>,
-    /// `Py_FinalizeEx`, 0 where it exports none, and where the code that it lies in begins and ends.
-    finalize: u64,
-    code: [u64; 2],
-    /// Where `Py_Exit` begins and ends.
-    exit: [u64; 2],
-}
-
-impl Interpreter {
-    /// Whether a place in the interpreter's code is where it ends: in `Py_Exit`, or behind a call of `Py_FinalizeEx`, directly or by a stub of its
-    /// linkage table.
-    pub fn is_ending(&self, return_address: u64) -> bool {
-        let [exit, exit_end] = self.exit;
-        if (exit + 1..=exit_end).contains(&return_address) {
-            return true;
-        }
-        let has = |at: u64, len: u64| at >= self.code[0] && at.saturating_add(len) <= self.code[1];
-        // SAFETY: reads of code that is loaded, within its bounds, and of the stub's entry in a table beside it.
-        unsafe {
-            let relative = |at: u64| at.wrapping_add(4).wrapping_add_signed((at as *const i32).read_unaligned() as i64);
-            let Some(call) = return_address.checked_sub(5).filter(|at| has(*at, 5)) else { return false };
-            if (call as *const u8).read() != 0xe8 {
-                return false;
-            }
-            let target = relative(call + 1);
-            if target == self.finalize || !has(target, 16) {
-                return target == self.finalize && target != 0;
-            }
-            // `endbr64` and the prefix of a bound jump may come first.
-            let mut stub = target;
-            if (stub as *const [u8; 4]).read() == [0xf3, 0x0f, 0x1e, 0xfa] {
-                stub += 4;
-            }
-            stub += ((stub as *const u8).read() == 0xf2) as u64;
-            (stub as *const [u8; 2]).read() == [0xff, 0x25] && (relative(stub + 2) as *const u64).read_unaligned() == self.finalize
-        }
-    }
 }
 
 /// What to say of the interpreter.
@@ -188,21 +151,6 @@ unsafe fn consider(o: *const Object, named: Option<&[u8]>) -> bool {
     }
 }
 
-/// The part of an object, mapped at once, that a place is in; empty where it is in none.
-fn segment_of(object: &Object, place: u64) -> [u64; 2] {
-    let (bias, dynamic) = object.place();
-    let mut found = [0; 2];
-    if let Some(listed) = modules::of_place(bias, dynamic) {
-        modules::each_header(listed, |h| {
-            let [from, to] = h.span(bias);
-            if h.kind == libc::PT_LOAD && (from..to).contains(&place) {
-                found = [from, to];
-            }
-        });
-    }
-    found
-}
-
 /// # Safety
 /// `f` is a function without arguments that gives a pointer.
 unsafe fn ask(f: *const u8) -> Ask {
@@ -261,9 +209,6 @@ unsafe fn recognise(object: Object, version: u16, this_thread: Ask, find: impl F
         } else {
             None
         };
-        let finalize = find(b"Py_FinalizeEx").map_or(0, |f| f as u64);
-        let code = segment_of(&object, finalize);
-        let exit = Dynamic::of(&object).and_then(|d| d.extent(b"Py_Exit")).unwrap_or([0; 2]);
-        Some(Interpreter { object, layout, version, runtime, code_type: code_type as u64, this_thread, holder, finalize, code, exit })
+        Some(Interpreter { object, layout, version, runtime, code_type: code_type as u64, this_thread, holder })
     }
 }

@@ -2,7 +2,7 @@
 //! imports, or that `python -m` runs; and where the interpreter, returning from it, begins to end, with the handlers of `atexit`: at the first recorded
 //! allocation under its own call of `Py_FinalizeEx`, or `Py_Exit`. The walk over the frames comes by anyway when it meets a frame for the first time; nothing else is asked.
 
-use super::{Look, exit_begins, mark_process};
+use super::{Look, ending, exit_begins, mark_process};
 use crate::hooks::heap::ready;
 use crate::lane::Hot;
 use crate::python::{self, Definition};
@@ -77,6 +77,9 @@ pub fn frame(parent: u32, code: u32, node: u32) {
         && sys::gettid() == sys::getpid()
         && !BEGUN.swap(true, Relaxed)
     {
+        if let Some(interpreter) = python::interpreter::get() {
+            ending::settle(&interpreter.object);
+        }
         before_block(|| mark_process(SCRIPT, Look::Layers));
     }
 }
@@ -85,11 +88,7 @@ pub fn frame(parent: u32, code: u32, node: u32) {
 #[cold]
 pub fn native_frame(frame: u64) {
     let is_return = frame & 1 == 0;
-    if BEGUN.load(Relaxed)
-        && is_return
-        && python::interpreter::get().is_some_and(|i| i.is_ending(frame >> 1))
-        && sys::gettid() == sys::getpid()
-    {
+    if BEGUN.load(Relaxed) && is_return && ending::is_at(frame >> 1) && sys::gettid() == sys::getpid() {
         before_block(|| exit_begins());
     }
 }
