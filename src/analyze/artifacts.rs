@@ -14,7 +14,14 @@ pub fn artifacts(image: &ImageEnd, phases: &[Phase]) -> Vec<Artifact> {
     shown
         .map(|a| {
             let t_s = Nanos(a.t).seconds_since(start);
-            Artifact { path: a.path.clone(), phase: phase_at(phases, t_s), bytes: Bytes(a.bytes), lines: a.lines, t_s, deleted: a.deleted }
+            Artifact {
+                path: a.path.clone(),
+                phase: phase_at(phases, t_s),
+                bytes: a.bytes.map(Bytes),
+                lines: a.lines,
+                t_s,
+                deleted: a.deleted,
+            }
         })
         .collect()
 }

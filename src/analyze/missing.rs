@@ -99,7 +99,9 @@ pub fn of_file(file: &Loaded) -> Vec<Missing> {
         add("lines of the side file", d.lines + d.torn_tail as u64, "they can't be read".into());
         add("lines of the side file", d.unknown_types, "of a type this version does not know".into());
         add("rest of the side file", d.error.is_some() as u64, d.error.clone().unwrap_or_default());
-        add("facts of the output", *lost, "more lines fit the rules than are kept".into());
+        for ((what, why), n) in lost {
+            add(what, *n, why.clone());
+        }
     }
     for problem in &file.spool_problems {
         add("spool", 1, problem.clone());

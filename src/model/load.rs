@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::image::{Image, ImageEnd, Interest};
 use crate::trace::family::{self, Member};
 use crate::trace::line::{self, Header, Line};
-use crate::trace::marks::{Marks, SideFiles};
+use crate::trace::marks::{LeftOut, Marks, SideFiles};
 use crate::trace::read::{Damage, LineReader};
 use crate::trace::recover;
 use crate::trace::spool::Owner;
@@ -54,7 +54,7 @@ pub struct Loaded {
     /// What could not be read of spools.
     pub spool_problems: Vec<String>,
     /// What could not be read of the side file, and what was left out of it; said once a family.
-    pub side: Option<(Damage, u64)>,
+    pub side: Option<(Damage, LeftOut)>,
     pub bytes: u64,
 }
 
@@ -155,7 +155,7 @@ pub fn load(member: &Member, homeless: &Homeless, side: &SideFiles, interest: &I
     progress.files.fetch_add(1, Ordering::Relaxed);
     let is_first = family::first_of(&member.path).is_none();
     Loaded {
-        side: side.beside(member).filter(|_| is_first).map(|m| (m.damage.clone(), m.lost)),
+        side: side.beside(member).filter(|_| is_first).map(|m| (m.damage.clone(), m.lost.clone())),
         path: member.path.clone(),
         homeless: images.homeless,
         images: images.all.into_iter().map(Image::finish).collect(),

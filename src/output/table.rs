@@ -1,5 +1,10 @@
 //! Columns of text, lined up. The first column is flush left, the others flush right, the last flush left if it is asked for.
 
+/// Between two columns.
+const GAP: &str = "  ";
+/// Text is not cut to less.
+const LEAST: usize = 12;
+
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -26,15 +31,29 @@ impl Table {
 
     /// One line a row, without spaces at the end.
     pub fn lines(&self) -> Vec<String> {
+        self.lines_within(usize::MAX)
+    }
+
+    /// The same, no wider than `room`: the first and the last column are cut, as far as they are text. Numbers never are.
+    pub fn lines_within(&self, room: usize) -> Vec<String> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |c: usize| self.rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut over = (widths.iter().sum::<usize>() + GAP.len() * columns.saturating_sub(1)).saturating_sub(room);
+        let text = [Some(0), self.last_left.then(|| columns.saturating_sub(1))];
+        while let Some(&widest) =
+            text.iter().flatten().max_by_key(|c| widths.get(**c)).filter(|c| over > 0 && widths.get(**c) > Some(&LEAST))
+        {
+            widths[widest] -= 1;
+            over -= 1;
+        }
         let cell = |c: usize, s: &String| {
+            let s = cut(s, widths[c]);
             let left = c == 0 || self.last_left && c + 1 == columns;
             let gap = " ".repeat(widths[c].saturating_sub(s.chars().count()));
             if left { format!("{s}{gap}") } else { format!("{gap}{s}") }
         };
-        let line = |r: &Vec<String>| r.iter().enumerate().map(|(c, s)| cell(c, s)).collect::<Vec<_>>().join("  ").trim_end().to_owned();
+        let line = |r: &Vec<String>| r.iter().enumerate().map(|(c, s)| cell(c, s)).collect::<Vec<_>>().join(GAP).trim_end().to_owned();
         self.rows.iter().map(line).collect()
     }
 }
@@ -60,6 +79,19 @@ mod tests {
         t.row(["a", "1", "xx"]);
         t.row(["bbb", "100", "y"]);
         assert_eq!(t.lines(), ["a      1  xx", "bbb  100  y"]);
+    }
+
+    #[test]
+    fn text_is_cut_to_make_room_and_numbers_are_not() {
+        let mut t = Table::with_text_last();
+        t.row(["a name that is long", "1 053", "and words that are longer"]);
+        let long = "a name that is long  1 053  and words that are longer";
+        assert_eq!((t.lines(), t.lines_within(long.len())), (vec![long.to_owned()], vec![long.to_owned()]));
+        for room in [33, 40, 50] {
+            let line = &t.lines_within(room)[0];
+            assert!(line.chars().count() <= room && line.contains("  1 053  "), "{line}");
+        }
+        assert!(t.lines_within(0)[0].contains("  1 053  "));
     }
 
     #[test]

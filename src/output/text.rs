@@ -168,7 +168,7 @@ impl Page {
     /// A table; its lines are cut to the room there is.
     fn rows(&mut self, table: super::table::Table) {
         let room = self.room();
-        self.block("", table.lines().iter().map(|l| super::table::cut(l, room)));
+        self.block("", table.lines_within(room).iter().map(|l| super::table::cut(l, room)));
     }
 
     fn gap(&mut self) {

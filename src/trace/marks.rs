@@ -56,7 +56,8 @@ pub struct Artifact {
     /// When it was last written to, so far as could be seen.
     pub t: u64,
     pub path: String,
-    pub bytes: u64,
+    /// `None` where it was gone before anybody could look.
+    pub bytes: Option<u64>,
     /// Line ends in it; `None` where it could not be read.
     pub lines: Option<u64>,
     /// It was gone again at the end.
@@ -102,14 +103,21 @@ enum Line {
     },
     Artifact {
         path: Text,
-        bytes: u64,
+        #[serde(default)]
+        bytes: Option<u64>,
         #[serde(default)]
         lines: Option<u64>,
         #[serde(default)]
         deleted: bool,
     },
-    /// So many facts were left out.
-    Lost { n: u64 },
+    /// So many facts were left out: of which kind, and why.
+    Lost {
+        n: u64,
+        #[serde(default)]
+        what: Option<Text>,
+        #[serde(default)]
+        why: Option<Text>,
+    },
     #[serde(other)]
     Unknown,
 }
@@ -130,14 +138,16 @@ enum Fact {
     Artifact(Artifact),
 }
 
+/// Facts that were left out, by what they are and why.
+pub type LeftOut = BTreeMap<(String, String), u64>;
+
 /// A side file, read.
 #[derive(Default)]
 pub struct Marks {
     /// By process number, in the order of their times.
     of: HashMap<u32, Vec<(Stamp, Fact)>>,
     pub damage: Damage,
-    /// Facts that were left out when they were too many.
-    pub lost: u64,
+    pub lost: LeftOut,
 }
 
 impl Marks {
@@ -162,7 +172,11 @@ impl Marks {
             let parsed = serde_json::from_slice::<Line>(raw.bytes).map(|line| (line, serde_json::from_slice::<Stamp>(raw.bytes)));
             match parsed {
                 Ok((Line::Unknown, _)) => self.damage.unknown_types += 1,
-                Ok((Line::Lost { n }, _)) => self.lost = self.lost.saturating_add(n),
+                Ok((Line::Lost { n, what, why }, _)) => {
+                    let of = what.map_or("facts of the output".into(), |w| w.0);
+                    let sum = self.lost.entry((of, why.map_or("more lines fit the rules than are kept".into(), |w| w.0))).or_default();
+                    *sum = sum.saturating_add(n);
+                }
                 Ok((line, Ok(stamp))) => match fact(line, stamp.t) {
                     Some(fact) => self.of.entry(stamp.pid).or_default().push((stamp, fact)),
                     None => self.damage.unknown_types += 1,
@@ -276,8 +290,12 @@ mod tests {
             "nonsense\n",
             "{\"type\":\"compile\",\"t\":2,\"pid\":7,\"by\":\"jax\",\"function\":\"f\",\"signature\":[\"f32[3]\"],\"ns\":5}\n",
             "{\"type\":\"artifact\",\"t\":3,\"pid\":7,\"path\":\"a.ll\",\"bytes\":10,\"lines\":2}\n",
+            "{\"type\":\"lost\",\"t\":3,\"pid\":7,\"n\":2}\n{\"type\":\"lost\",\"t\":3,\"pid\":7,\"n\":3}\n",
+            "{\"type\":\"lost\",\"t\":3,\"pid\":7,\"n\":4,\"what\":\"folders\",\"why\":\"too many\"}\n",
             "{\"type\":\"edge\",\"t\":4,\"pi",
         ));
+        let lost: Vec<_> = marks.lost.iter().map(|((what, _), n)| (what.as_str(), *n)).collect();
+        assert_eq!(lost, [("facts of the output", 5), ("folders", 4)]);
         assert_eq!((marks.damage.unknown_types, marks.damage.lines, marks.damage.torn_tail), (2, 1, true));
         let mut facts = marks.of(7, 0, 0);
         assert_eq!((facts.edges.len(), facts.compiles.len(), facts.artifacts.len()), (0, 1, 1));

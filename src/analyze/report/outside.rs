@@ -7,7 +7,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Compile {
     pub function: String,
-    /// `jax`, `torch`, `inductor`, `triton`, `numba`.
+    /// `jax`, `torch`, `inductor`, `triton`, `numba`, `catalyst`.
     pub by: String,
     pub count: u64,
     /// Times after the first.
@@ -37,7 +37,8 @@ pub struct Artifact {
     pub path: String,
     /// The innermost phase that was on when it was written last.
     pub phase: Option<String>,
-    pub bytes: Bytes,
+    /// `null` where it was gone before anybody could look.
+    pub bytes: Option<Bytes>,
     /// Line ends in it; `null` where it could not be read.
     pub lines: Option<u64>,
     pub t_s: f64,

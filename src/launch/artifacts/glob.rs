@@ -10,7 +10,11 @@ use std::path::{Path, PathBuf};
 pub struct Glob {
     /// The folder below which all that fits lies.
     pub base: PathBuf,
-    regex: Regex,
+    /// As the user wrote it.
+    pub text: String,
+    files: Regex,
+    /// Folders on the way to what fits.
+    folders: Regex,
 }
 
 impl Glob {
@@ -23,14 +27,34 @@ impl Glob {
         let pattern = normal(&absolute);
         // A plain name is a file, or a folder with all that is in it.
         let tail = if plain { "(?:/.*)?" } else { "" };
-        let regex = format!("(?s-u)^{}{tail}$", expression(pattern.as_os_str().as_bytes())?);
+        let regex = |text: &str| Regex::new(&format!("(?s-u)^{text}$")).map_err(|e| e.to_string());
+        let files = regex(&format!("{}{tail}", expression(pattern.as_os_str().as_bytes())?))?;
         let base = if plain { absolute.parent().filter(|_| !absolute.is_dir()).unwrap_or(&absolute).to_path_buf() } else { base };
-        Ok(Glob { base: normal(&base), regex: Regex::new(&regex).map_err(|e| e.to_string())? })
+        let folders = regex(&way(&pattern, plain)?)?;
+        Ok(Glob { base: normal(&base), text: text.to_string_lossy().into_owned(), files, folders })
     }
 
     pub fn fits(&self, path: &Path) -> bool {
-        self.regex.is_match(path.as_os_str().as_bytes())
+        self.files.is_match(path.as_os_str().as_bytes())
     }
+
+    /// Whether something that fits may lie below a folder: `/tmp/a*` is not looked for in what lies below `/tmp/b`, nor below `/tmp/a1`.
+    pub fn leads_through(&self, folder: &Path) -> bool {
+        let folder = folder.as_os_str().as_bytes();
+        self.folders.is_match(folder.strip_suffix(b"/").unwrap_or(folder))
+    }
+}
+
+/// Folders on the way to what a pattern names: a prefix of its names each; from the first `**` on all, as below a plain name.
+fn way(pattern: &Path, plain: bool) -> Result<String, String> {
+    let names: Vec<&[u8]> = pattern.components().skip(1).map(|c| c.as_os_str().as_bytes()).collect();
+    let open = names.iter().position(|n| n.windows(2).any(|w| w == b"**")).or(plain.then_some(names.len()));
+    let last = open.unwrap_or(names.len().saturating_sub(1));
+    let mut way = if open.is_some() { "(?:/.*)?".to_owned() } else { String::new() };
+    for name in names.iter().take(last).rev() {
+        way = format!("(?:/{}{way})?", expression(name)?);
+    }
+    Ok(way)
 }
 
 /// Without `.` and with `..` taken back, as far as names alone say.
@@ -95,6 +119,20 @@ mod tests {
         assert!(fits("./o?t/../q[0-9!].é", "/w/q3.é") && fits("q[!a]", "/w/qb") && !fits("q[!a]", "/w/qa"));
         assert!(fits("a.b", "/w/a.b") && !fits("a.b", "/w/axb"));
         assert!(Glob::new(OsStr::new("a["), Path::new("/w")).is_err());
+    }
+
+    #[test]
+    fn only_folders_on_the_way_are_looked_into() {
+        let leads = |glob: &str, folder: &str| Glob::new(OsStr::new(glob), Path::new("/w")).unwrap().leads_through(Path::new(folder));
+        for folder in ["/", "/tmp"] {
+            assert!(leads("/tmp/a*", folder), "{folder}");
+        }
+        for folder in ["/w", "/tmp/a1", "/tmp/b", "/tmp/a1/c"] {
+            assert!(!leads("/tmp/a*", folder), "{folder}");
+        }
+        assert!(leads("/tmp/a*/**/*.ll", "/tmp/a1/b/c") && !leads("/tmp/a*/**/*.ll", "/tmp/b") && !leads("/tmp/a*/x/*.ll", "/tmp/a1/y"));
+        assert!(leads("out", "/w/out/a/b") && leads("out", "/w") && !leads("out", "/w/other"));
+        assert!(leads("/**", "/") && leads("/**", "/any/where") && leads("a**b/c", "/w/axx/yb") && !leads("a**b/c", "/v"));
     }
 
     #[test]

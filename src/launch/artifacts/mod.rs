@@ -3,28 +3,32 @@
 //! `inotify` tells of writes as they end; what it missed (its queue overflowed, a folder came and was filled at once, another host wrote) a
 //! look at the end finds by what is another than before the start. Not for: which phase a file fell into (`analyze::artifacts`).
 
+mod folders;
 mod glob;
+mod size;
 
 pub use glob::Glob;
 
+use folders::Folders;
+use size::count;
+
 use super::{outside, side};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
+use rustix::fs::inotify::{self, ReadFlags};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::fs::{self, Metadata};
+use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-/// Files and folders beyond these are not looked at.
+/// Files beyond these are counted only.
 const FILES_MAX: usize = 100_000;
-const FOLDERS_MAX: usize = 10_000;
 /// Lines of larger files are counted at the end only.
 const COUNTED_AT_ONCE: u64 = 16 << 20;
 /// Larger ones are counted again after a second at the soonest.
@@ -32,6 +36,8 @@ const SMALL: u64 = 64 << 10;
 const AGAIN_NS: u64 = 1_000_000_000;
 /// Lines are counted of so many bytes at the end, all files together: a run does not go on for hours over its checkpoints.
 const COUNTED_AT_END: u64 = 1 << 30;
+/// Times of files are those of the kernel's last tick.
+const STAMP_NS: i64 = 20_000_000;
 
 /// What tells whether a file was written to.
 type Identity = (u64, u64, i64, i64, i64, i64);
@@ -43,7 +49,8 @@ fn identity(m: &Metadata) -> Identity {
 /// What is known of a file.
 struct Seen {
     t: u64,
-    bytes: u64,
+    /// `None`: gone before anybody could look.
+    bytes: Option<u64>,
     lines: Option<u64>,
     /// As it was when it was looked at.
     identity: Identity,
@@ -51,15 +58,19 @@ struct Seen {
 
 /// Watches folders from before the start of the target.
 pub struct Artifacts {
-    globs: Vec<Glob>,
+    folders: Folders,
     /// The trace's own files are none of the target's.
     trace: PathBuf,
     here: PathBuf,
-    queue: OwnedFd,
-    folders: HashMap<i32, PathBuf>,
     before: HashMap<PathBuf, Identity>,
+    /// Something that was there before is not in `before`.
+    partial: bool,
     seen: BTreeMap<PathBuf, Seen>,
-    /// What CLOCK_REALTIME is ahead of CLOCK_MONOTONIC.
+    /// Writes to files beyond those, and times that the kernel's queue ran over.
+    beyond: u64,
+    overruns: u64,
+    /// CLOCK_REALTIME at the start, and what it is ahead of CLOCK_MONOTONIC.
+    began: i64,
     ahead: i64,
 }
 
@@ -67,21 +78,30 @@ impl Artifacts {
     /// To be called before the target starts; starts no thread.
     pub fn watch(globs: Vec<Glob>, trace: &Path) -> io::Result<Self> {
         let queue = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-        let real = outside::wall_ns() as i64;
+        let began = outside::wall_ns() as i64;
         let mut all = Self {
+            folders: Folders::new(globs, queue),
             trace: trace.to_path_buf(),
             here: std::env::current_dir().unwrap_or_default(),
-            queue,
-            folders: HashMap::new(),
             before: HashMap::new(),
+            partial: false,
             seen: BTreeMap::new(),
-            ahead: real - outside::monotonic_ns() as i64,
-            globs,
+            beyond: 0,
+            overruns: 0,
+            began,
+            ahead: began - outside::monotonic_ns() as i64,
         };
-        let mut found = Vec::new();
-        let bases: Vec<PathBuf> = all.globs.iter().map(|g| existing(&g.base)).collect();
-        bases.iter().for_each(|b| all.enter(b, &mut found));
-        all.before = found.into_iter().map(|(path, m)| (path, identity(&m))).collect();
+        let roots = all.folders.roots();
+        for (path, m) in all.enter(&roots) {
+            all.partial |= all.before.len() >= FILES_MAX;
+            if all.before.len() < FILES_MAX {
+                all.before.insert(path, identity(&m));
+            }
+        }
+        if let Some(said) = all.folders.left_out.said() {
+            all.partial = true;
+            eprintln!("memshim: --artifacts {said}");
+        }
         Ok(all)
     }
 
@@ -90,8 +110,10 @@ impl Artifacts {
         let (stop, end) = io::pipe().ok()?;
         let listen = move || {
             loop {
-                let mut both =
-                    [PollFd::from_borrowed_fd(self.queue.as_fd(), PollFlags::IN), PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN)];
+                let mut both = [
+                    PollFd::from_borrowed_fd(self.folders.queue.as_fd(), PollFlags::IN),
+                    PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
+                ];
                 let _ = poll(&mut both, None);
                 let stopped = !both[1].revents().is_empty();
                 self.take_events();
@@ -110,100 +132,122 @@ impl Artifacts {
     fn take_events(&mut self) {
         let mut events = Vec::new();
         let mut buffer = [const { MaybeUninit::uninit() }; 16 << 10];
-        let mut reader = inotify::Reader::new(&self.queue, &mut buffer);
+        let mut reader = inotify::Reader::new(&self.folders.queue, &mut buffer);
         while let Ok(e) = reader.next() {
             let name = e.file_name().map(|n| OsStr::from_bytes(n.to_bytes()).to_owned());
             events.push((e.wd(), e.events(), name));
         }
         let t = outside::monotonic_ns();
         for (folder, what, name) in events {
-            let Some(path) = self.folders.get(&folder).zip(name).map(|(f, n)| f.join(n)) else { continue };
+            self.overruns += what.contains(ReadFlags::QUEUE_OVERFLOW) as u64;
+            if what.contains(ReadFlags::IGNORED) {
+                self.folders.forget(folder);
+            }
+            let Some(path) = self.folders.of(folder).zip(name).map(|(f, n)| f.join(n)) else { continue };
             if what.contains(ReadFlags::ISDIR) {
-                let mut found = Vec::new();
-                self.enter(&path, &mut found);
-                found.into_iter().for_each(|(path, m)| self.look(path, &m, t));
-            } else if self.is_wanted(&path)
+                self.enter(&[path]).into_iter().for_each(|(path, m)| self.look(path, &m, t, true));
+            } else if wanted(&self.trace, &path, &self.folders.globs, false)
                 && let Ok(m) = fs::symlink_metadata(&path)
                 && m.is_file()
             {
-                self.look(path, &m, t);
-            } else if what.intersects(ReadFlags::CREATE | ReadFlags::CLOSE_WRITE) && self.seen.len() < FILES_MAX && self.is_wanted(&path) {
-                // Gone before anybody could look.
-                self.seen.entry(path).or_insert(Seen { t, bytes: 0, lines: None, identity: Identity::default() });
+                self.look(path, &m, t, true);
+            } else if what.intersects(ReadFlags::CREATE | ReadFlags::CLOSE_WRITE) && wanted(&self.trace, &path, &self.folders.globs, false)
+            {
+                self.miss(path, t);
             }
         }
     }
 
-    /// Takes a look at a file that was written to, or may have been.
-    fn look(&mut self, path: PathBuf, m: &Metadata, t: u64) {
-        let identity = identity(m);
-        let unchanged = self.seen.get(&path).is_some_and(|s| s.identity == identity) || self.before.get(&path) == Some(&identity);
-        if !unchanged && (self.seen.len() < FILES_MAX || self.seen.contains_key(&path)) {
-            // A log that is opened for each line is not read whole each time.
-            let again = m.len() > SMALL && self.seen.get(&path).is_some_and(|s| t < s.t.saturating_add(AGAIN_NS));
-            let counted = (m.len() <= COUNTED_AT_ONCE && !again).then(|| count(&path)).flatten();
-            let (bytes, lines) = counted.map_or((m.len(), None), |(bytes, lines)| (bytes, Some(lines)));
-            self.seen.insert(path, Seen { t, bytes, lines, identity });
-        }
-    }
-
-    /// Watches a folder and those in it, as far as what is wanted may lie there, and gives the files wanted.
-    fn enter(&mut self, folder: &Path, found: &mut Vec<(PathBuf, Metadata)>) {
-        let leads_there = |g: &Glob| folder.starts_with(&g.base) || g.base.starts_with(folder);
-        if self.folders.len() >= FOLDERS_MAX || self.is_own(folder) || !self.globs.iter().any(leads_there) {
+    /// Takes down a file that was gone before anybody could look. One that was seen as it was made only had nothing in it yet.
+    fn miss(&mut self, path: PathBuf, t: u64) {
+        if !self.has_room(&path) {
             return;
         }
-        let flags = WatchFlags::CLOSE_WRITE | WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::DONT_FOLLOW | WatchFlags::ONLYDIR;
-        // Where there are no more watches to be had, the look at the end is all.
-        if let Ok(number) = inotify::add_watch(&self.queue, folder, flags) {
-            self.folders.insert(number, folder.to_path_buf());
-        }
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let (path, kind) = (entry.path(), entry.file_type());
-            if kind.as_ref().is_ok_and(|k| k.is_dir()) {
-                self.enter(&path, found);
-            } else if kind.is_ok_and(|k| k.is_file())
-                && self.is_wanted(&path)
-                && found.len() < FILES_MAX
-                && let Ok(m) = fs::symlink_metadata(&path)
-            {
-                found.push((path, m));
-            }
+        let unseen = Seen { t, bytes: None, lines: None, identity: Identity::default() };
+        if self.seen.get(&path).is_none_or(|s| s.bytes == Some(0)) {
+            self.seen.insert(path, unseen);
         }
     }
 
-    fn is_wanted(&self, path: &Path) -> bool {
-        self.globs.iter().any(|g| g.fits(path)) && !self.is_own(path)
+    /// Whether a file is among those that are kept.
+    fn has_room(&mut self, path: &Path) -> bool {
+        let has = self.seen.len() < FILES_MAX || self.seen.contains_key(path);
+        self.beyond += !has as u64;
+        has
     }
 
-    /// Of the trace's own family.
-    fn is_own(&self, path: &Path) -> bool {
-        let name = |p: &Path| p.file_name().map(|n| n.as_bytes().to_vec()).unwrap_or_default();
-        let folder = crate::trace::family::folder_of(&self.trace);
-        path.starts_with(&folder)
-            || path.parent() == self.trace.parent() && {
-                let trace = name(&self.trace);
-                let plain = trace.strip_suffix(b".zst").unwrap_or(&trace);
-                name(path).starts_with(plain)
-            }
+    /// Takes a look at a file that was written to, or may have been. `read`: its lines are counted at once, unless it is large.
+    fn look(&mut self, path: PathBuf, m: &Metadata, t: u64, read: bool) {
+        let identity = identity(m);
+        if self.seen.get(&path).is_some_and(|s| s.identity == identity) || self.before.get(&path) == Some(&identity) {
+            return;
+        }
+        if !self.has_room(&path) {
+            return;
+        }
+        // A log that is opened for each line is not read whole each time.
+        let again = m.len() > SMALL && self.seen.get(&path).is_some_and(|s| t < s.t.saturating_add(AGAIN_NS));
+        let counted = (read && m.len() <= COUNTED_AT_ONCE && !again).then(|| count(&path)).flatten();
+        let (bytes, lines) = counted.map_or((m.len(), None), |(bytes, lines)| (bytes, Some(lines)));
+        self.seen.insert(path, Seen { t, bytes: Some(bytes), lines, identity });
+    }
+
+    /// Watches folders and those in them, and gives the files wanted.
+    fn enter(&mut self, folders: &[PathBuf]) -> Vec<(PathBuf, Metadata)> {
+        let (mut found, trace) = (Vec::new(), &self.trace);
+        self.folders.enter(folders, |path, globs, is_folder| wanted(trace, path, globs, is_folder), |path, m| found.push((path, m)));
+        found
     }
 
     /// What was written, in order, as lines of the side file.
     fn finish(mut self) -> Vec<Value> {
         self.take_events();
-        let mut found = Vec::new();
-        self.folders.clear();
-        let bases: Vec<PathBuf> = self.globs.iter().map(|g| existing(&g.base)).collect();
-        bases.iter().for_each(|b| self.enter(b, &mut found));
-        for (path, m) in found {
-            // When it was written is known by the file itself.
-            let t = (m.mtime() * 1_000_000_000 + m.mtime_nsec() - self.ahead).max(0) as u64;
-            self.look(path, &m, t);
+        let roots = self.folders.roots();
+        for (path, m) in self.folders_again(&roots) {
+            // One that was there before is not known where not all were looked at; then its own time says what it is.
+            let old = self.partial && !self.before.contains_key(&path) && nanos(m.ctime(), m.ctime_nsec()) < self.began - STAMP_NS;
+            if !old {
+                // When it was written is known by the file itself.
+                let t = (nanos(m.mtime(), m.mtime_nsec()) - self.ahead).max(0) as u64;
+                self.look(path, &m, t, false);
+            }
         }
         let mut all: Vec<(PathBuf, Seen)> = std::mem::take(&mut self.seen).into_iter().collect();
         all.sort_by_key(|(_, s)| s.t);
         let mut left = COUNTED_AT_END;
-        all.into_iter().map(|(path, seen)| self.line(&path, &seen, &mut left)).collect()
+        let mut lines: Vec<Value> = all.into_iter().map(|(path, seen)| self.line(&path, &seen, &mut left)).collect();
+        lines.extend(self.missing());
+        lines
+    }
+
+    /// The look at the end; what it leaves out is said if it is more than at the start.
+    fn folders_again(&mut self, roots: &[PathBuf]) -> Vec<(PathBuf, Metadata)> {
+        let before = std::mem::take(&mut self.folders.left_out);
+        self.folders.watching = false;
+        let found = self.enter(roots);
+        if self.folders.left_out.folders <= before.folders {
+            self.folders.left_out = before;
+        }
+        found
+    }
+
+    /// What is not among the files, counted.
+    fn missing(&self) -> Vec<Value> {
+        let left_out = &self.folders.left_out;
+        let why = left_out.said().unwrap_or_default();
+        let files = format!("there are more than {FILES_MAX}; name fewer of them");
+        let all = [
+            ("folders of --artifacts", left_out.folders + left_out.unwatched, &*why),
+            ("writes to files of --artifacts", self.beyond, &*files),
+            (
+                "times that news of --artifacts ran over",
+                self.overruns,
+                "the kernel keeps no more; files that were gone at the end may be missing",
+            ),
+        ];
+        let t = outside::monotonic_ns();
+        let line = |(what, n, why): (&str, u64, &str)| json!({"type": "lost", "t": t, "n": n, "what": what, "why": why});
+        all.into_iter().filter(|(_, n, _)| *n > 0).map(line).collect()
     }
 
     /// `left`: bytes that may still be read to count lines.
@@ -212,13 +256,12 @@ impl Artifacts {
         let (bytes, lines, deleted) = match &now {
             None => (seen.bytes, seen.lines, !path.exists()),
             Some(m) if seen.lines.is_some() && identity(m) == seen.identity => (seen.bytes, seen.lines, false),
-            Some(m) => match m.len() <= *left {
-                true => {
-                    *left -= m.len();
-                    count(path).map_or((m.len(), None, false), |(bytes, lines)| (bytes, Some(lines), false))
-                }
-                false => (m.len(), None, false),
-            },
+            Some(m) if m.len() <= *left => {
+                *left -= m.len();
+                let counted = count(path).map_or((m.len(), None), |(bytes, lines)| (bytes, Some(lines)));
+                (Some(counted.0), counted.1, false)
+            }
+            Some(m) => (Some(m.len()), None, false),
         };
         let shown = path.strip_prefix(&self.here).unwrap_or(path);
         json!({"type": "artifact", "t": seen.t, "path": side::os_text(shown.as_os_str()), "bytes": bytes, "lines": lines, "deleted": deleted})
@@ -239,33 +282,24 @@ impl Listening {
     }
 }
 
-/// The nearest folder above that is there.
-fn existing(folder: &Path) -> PathBuf {
-    folder.ancestors().find(|a| a.is_dir()).unwrap_or(Path::new("/")).to_path_buf()
+/// A file that fits, or a folder on the way to some; but the trace's own.
+fn wanted(trace: &Path, path: &Path, globs: &[Glob], is_folder: bool) -> bool {
+    globs.iter().any(|g| if is_folder { g.leads_through(path) } else { g.fits(path) }) && !is_own(trace, path)
 }
 
-/// Bytes and line ends, as `wc` counts them.
-fn count(path: &Path) -> Option<(u64, u64)> {
-    let mut file = crate::trace::read::open_file(path).ok()?;
-    let mut buffer = vec![0; 256 << 10];
-    let (mut bytes, mut lines) = (0, 0);
-    loop {
-        let n = read(&mut file, &mut buffer)?;
-        if n == 0 {
-            return Some((bytes, lines));
+/// Of the trace's own family.
+fn is_own(trace: &Path, path: &Path) -> bool {
+    let name = |p: &Path| p.file_name().map(|n| n.as_bytes().to_vec()).unwrap_or_default();
+    path.starts_with(crate::trace::family::folder_of(trace))
+        || path.parent() == trace.parent() && {
+            let trace = name(trace);
+            let plain = trace.strip_suffix(b".zst").unwrap_or(&trace);
+            name(path).starts_with(plain)
         }
-        bytes += n as u64;
-        lines += memchr::memchr_iter(b'\n', &buffer[..n]).count() as u64;
-    }
 }
 
-fn read(file: &mut File, buffer: &mut [u8]) -> Option<usize> {
-    loop {
-        match file.read(buffer) {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            other => return other.ok(),
-        }
-    }
+fn nanos(s: i64, ns: i64) -> i64 {
+    s.saturating_mul(1_000_000_000).saturating_add(ns)
 }
 
 #[cfg(test)]
@@ -324,18 +358,39 @@ mod tests {
         let mut artifacts = watch(dir.path(), "*.txt");
         for n in 1..=200u64 {
             fs::write(&log, line.repeat(n as usize)).unwrap();
-            artifacts.look(log.clone(), &fs::symlink_metadata(&log).unwrap(), n);
+            artifacts.look(log.clone(), &fs::symlink_metadata(&log).unwrap(), n, true);
         }
         assert_eq!(artifacts.seen[&log].lines, None, "not read again within a second");
-        artifacts.look(log.clone(), &fs::symlink_metadata(&log).unwrap(), 201);
+        artifacts.look(log.clone(), &fs::symlink_metadata(&log).unwrap(), 201, true);
         assert_eq!(facts(&artifacts.finish()), [("log.txt".to_owned(), 200_000, Some(200), false)]);
+    }
+
+    #[test]
+    fn what_nobody_could_look_into_has_no_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let mut artifacts = watch(dir.path(), "*");
+        for name in ["a", "made", "kept"] {
+            fs::write(at(name), if name == "kept" { "1\n" } else { "" }).unwrap();
+        }
+        for name in ["made", "kept"] {
+            artifacts.look(at(name), &fs::symlink_metadata(at(name)).unwrap(), 1, true);
+        }
+        for name in ["a", "made", "kept"] {
+            fs::remove_file(at(name)).unwrap();
+        }
+        let all = artifacts.finish();
+        let of =
+            |name: &str| all.iter().find(|v| v["path"] == name).map(|v| (v["bytes"].as_u64(), v["lines"].as_u64(), v["deleted"].as_bool()));
+        assert_eq!((of("a"), of("made")), (Some((None, None, Some(true))), Some((None, None, Some(true)))));
+        assert_eq!(of("kept"), Some((Some(2), Some(1), Some(true))), "what was seen last");
     }
 
     #[test]
     fn a_look_at_the_end_finds_what_nobody_told_of() {
         let dir = tempfile::tempdir().unwrap();
         let mut artifacts = watch(dir.path(), "later/out");
-        artifacts.queue = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        artifacts.folders.queue = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
         fs::create_dir_all(dir.path().join("later/out/x")).unwrap();
         fs::write(dir.path().join("later/out/x/f"), "a\n").unwrap();
         let all = artifacts.finish();

@@ -3,6 +3,7 @@
 //! One file a compiler; each takes line after line and remembers what it needs of earlier ones. Programs say these things when they are
 //! asked to (`JAX_LOG_COMPILES=1`, `TORCH_LOGS=recompiles`, …), in a log line with any prefix. Not for: what they amount to (`analyze::compiles`).
 
+mod catalyst;
 mod jax;
 mod numba;
 mod torch;
@@ -38,6 +39,7 @@ impl Notice {
 /// All compilers known.
 #[derive(Default)]
 pub struct Notices {
+    catalyst: catalyst::Catalyst,
     jax: jax::Jax,
     torch: torch::Torch,
     triton: triton::Triton,
@@ -46,6 +48,9 @@ pub struct Notices {
 impl Notices {
     /// Every line of interest holds one of these.
     pub const WORDS: &[&str] = &[
+        "[SYSTEM] ",
+        "[DIAGNOSTICS] Running ",
+        "Shared object linking successful",
         "Compiling ",
         "Finished tracing ",
         "Finished jaxpr to MLIR",
@@ -66,13 +71,14 @@ impl Notices {
     /// What a line completes.
     pub fn read(&mut self, line: &[u8], t: u64) -> Vec<Value> {
         let line = String::from_utf8_lossy(line);
-        let found = [self.jax.read(&line, t), self.torch.read(&line, t), self.triton.read(&line, t), numba::read(&line, t)];
+        let (catalyst, triton) = (self.catalyst.read(&line, t), self.triton.read(&line, t));
+        let found = [self.jax.read(&line, t), self.torch.read(&line, t), triton, catalyst, numba::read(&line, t)];
         found.into_iter().flatten().map(Notice::line).collect()
     }
 
     /// What was begun and never ended.
     pub fn end(&mut self) -> Vec<Value> {
-        let all = self.jax.end().into_iter().chain(self.torch.end()).chain(self.triton.end());
+        let all = self.jax.end().into_iter().chain(self.torch.end()).chain(self.triton.end()).chain(self.catalyst.end());
         all.map(Notice::line).collect()
     }
 }
