@@ -51,6 +51,36 @@ fn a_real_jax_program_compiles_for_three_shapes() {
 }
 
 #[test]
+fn a_real_numba_program_compiles_for_three_types_and_then_no_more() {
+    if lacks("a_real_numba_program_compiles_for_three_types_and_then_no_more", &[Need::Module("numba")]) {
+        return;
+    }
+    let dir = fresh_dir("compiles-numba");
+    let (python, program) = (python().unwrap(), root().join("tests/programs/numba_three_types.py"));
+    let arguments = [python.to_str().unwrap(), program.to_str().unwrap()];
+    let settings = [("NUMBA_DEBUG_CACHE", "1".into()), ("NUMBA_CACHE_DIR", dir.join("cache").into_os_string())];
+    for already in [false, true] {
+        let o = run(&dir, &["--compiles"], &arguments).envs(settings.clone()).output().unwrap();
+        let own: Vec<String> = lossy(&o.stdout).lines().filter(|l| !l.starts_with("[cache]")).map(str::to_owned).collect();
+        assert_eq!((own, o.status.code()), (vec!["10.0 1.0".to_owned(); 4], Some(0)), "{}", lossy(&o.stderr));
+        let all = report(&dir)["runs"][0]["compiles"].clone();
+        if already {
+            assert_eq!(all, json!([]), "what is loaded is not compiled");
+            continue;
+        }
+        let of = |key: &str| all[0][key].clone();
+        assert_eq!(
+            (of("by"), of("function"), of("count"), of("recompiles")),
+            (json!("numba"), json!("numba_three_types.total"), json!(3), json!(2))
+        );
+        assert_eq!((of("wall_s"), all.as_array().unwrap().len()), (Value::Null, 1));
+        let screen = Command::new(memshim()).args(["analyze", "--no-color"]).arg(dir.join("trace.jsonl")).output().unwrap();
+        let screen = lossy(&screen.stdout);
+        assert!(screen.contains("COMPILES  3 compilations of 1 function, 2 of them again\n"), "{screen}");
+    }
+}
+
+#[test]
 fn notices_of_other_compilers_are_told_apart() {
     let dir = fresh_dir("compiles-others");
     let text = "V0612 10:11:12.1 9 torch/_dynamo/guards.py:2887] [0/1] [__recompiles] Recompiling function forward in /w/model.py:12\n\
@@ -118,4 +148,43 @@ fn files_written_are_counted_as_wc_counts_them() {
         "{}",
         lossy(&wrong.stderr)
     );
+}
+
+#[test]
+fn a_crowded_place_hides_no_other_and_what_is_left_out_is_said() {
+    let dir = fresh_dir("artifacts-crowd");
+    for n in 0..10_050 {
+        std::fs::create_dir_all(dir.join(format!("crowd/{n}"))).unwrap();
+    }
+    std::fs::write(dir.join("crowd/10049/before.ll"), "old\n").unwrap();
+    let script = "mkdir kept crowd/new crowd/0/below; echo a > kept/a; sleep 0.1; echo b > crowd/new/b; echo c > crowd/0/below/c; sleep 0.2; rm crowd/new/b";
+    let files = |report: &Value| -> Vec<String> {
+        let all = report["runs"].as_array().unwrap().iter().flat_map(|r| r["artifacts"].as_array().unwrap());
+        let mut all: Vec<String> = all.map(|a| format!("{} {} {}", a["path"].as_str().unwrap(), a["bytes"], a["deleted"])).collect();
+        all.sort();
+        all
+    };
+    // Only names at one level are asked for: nothing is too much.
+    let o = run(&dir, &["--artifacts", "crow*/*", "--artifacts", "kept"], &["sh", "-c", "mkdir kept; echo a > kept/a; echo d > crowd/d"])
+        .output();
+    let o = o.unwrap();
+    assert_eq!((lossy(&o.stderr).as_str(), o.status.code()), ("", Some(0)));
+    let whole = report(&dir);
+    assert_eq!(files(&whole), ["crowd/d 2 false", "kept/a 2 false"]);
+    assert_eq!(whole["runs"][0]["missing"], json!([]));
+    std::fs::remove_dir_all(dir.join("kept")).unwrap();
+
+    let o = run(&dir, &["--artifacts", "crowd/**", "--artifacts", "kept"], &["sh", "-c", script]).output().unwrap();
+    assert_eq!(o.status.code(), Some(0));
+    let said = lossy(&o.stderr);
+    assert!(
+        said.starts_with("memshim: --artifacts `crowd/**`: too many folders") && said.contains("name the folder more closely"),
+        "{said}"
+    );
+    let cut = report(&dir);
+    assert_eq!(files(&cut), ["crowd/0/below/c 2 false", "crowd/new/b 2 true", "kept/a 2 false"]);
+    let missing = cut["runs"].as_array().unwrap().iter().flat_map(|r| r["missing"].as_array().unwrap());
+    let folders: Vec<&Value> = missing.filter(|m| m["what"] == "folders of --artifacts").collect();
+    assert_eq!(folders.len(), 1, "{cut}");
+    assert!(folders[0]["count"].as_u64() >= Some(50), "{folders:?}");
 }

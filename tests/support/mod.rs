@@ -5,7 +5,8 @@
 //! trace by `scripts/check-truth`. Not for unit tests: everything here is about real processes.
 //!
 //! Environment: `MEMSHIM_TARGET_DIR` (where `release/libmemshim.so` and `release/memshim` are), `MEMSHIM_TEST_MODES` (comma-separated
-//! subset of `bare,full,fast,run`), `MEMSHIM_TEST_KEEP` (leave the folders of passed tests), `MEMSHIM_PYTHON` (the interpreter).
+//! subset of `bare,full,fast,run`), `MEMSHIM_TEST_KEEP` (leave the folders of passed tests), `MEMSHIM_PYTHON` (the interpreter),
+//! `MEMSHIM_CATALYST_PYTHON` (one that has `pennylane-catalyst`).
 #![allow(dead_code, unused_imports)] // each test binary uses its own part
 
 mod artifacts;
