@@ -146,14 +146,13 @@ impl Artifacts {
             let Some(path) = self.folders.of(folder).zip(name).map(|(f, n)| f.join(n)) else { continue };
             if what.contains(ReadFlags::ISDIR) {
                 self.enter(&[path]).into_iter().for_each(|(path, m)| self.look(path, &m, t, true));
-            } else if wanted(&self.trace, &path, &self.folders.globs, false)
-                && let Ok(m) = fs::symlink_metadata(&path)
-                && m.is_file()
-            {
-                self.look(path, &m, t, true);
-            } else if what.intersects(ReadFlags::CREATE | ReadFlags::CLOSE_WRITE) && wanted(&self.trace, &path, &self.folders.globs, false)
-            {
-                self.miss(path, t);
+            } else if wanted(&self.trace, &path, &self.folders.globs, false) {
+                match fs::symlink_metadata(&path) {
+                    Ok(m) if m.is_file() => self.look(path, &m, t, true),
+                    // Links, pipes, sockets.
+                    Ok(_) => {}
+                    Err(_) => self.miss(path, t),
+                }
             }
         }
     }
@@ -337,6 +336,7 @@ mod tests {
         fs::write(at("changed.txt"), "old\nnew\n").unwrap();
         fs::write(at("t.jsonl.marks"), "").unwrap();
         fs::write(at("other.log"), "").unwrap();
+        std::os::unix::fs::symlink("old.txt", at("link.txt")).unwrap();
         pause();
         fs::write(at("part"), "").unwrap();
         fs::rename(at("part"), at("a.txt")).unwrap();
