@@ -164,7 +164,7 @@ impl Folders {
 }
 
 fn has_no_storage(folder: &Path) -> bool {
-    rustix::fs::statfs(folder).is_ok_and(|fs| NO_STORAGE.contains(&(fs.f_type as i64)))
+    rustix::fs::statfs(folder).is_ok_and(|fs| NO_STORAGE.contains(&fs.f_type))
 }
 
 #[cfg(test)]
