@@ -44,11 +44,14 @@ def circuit(coeffs, ops, estimation_wires, trotter_steps):
             qml.PauliX(wires=wire)
         for wire in estimation:
             qml.Hadamard(wires=wire)
-        evolution = qml.dot(coeffs, ops)
+        # The constant term acts on no wire: its evolution is a phase.
+        constant = sum(c for c, op in zip(coeffs, ops) if not op.wires)
+        evolution = qml.dot(*zip(*((c, op) for c, op in zip(coeffs, ops) if op.wires)))
         for k, wire in enumerate(estimation):
             steps = trotter_steps * 2 ** (estimation_wires - 1 - k)
             duration = time * 2 ** (estimation_wires - 1 - k)
             qml.ctrl(qml.TrotterProduct(evolution, -duration, n=steps, order=2), control=wire)
+            qml.PhaseShift(-constant * duration, wires=wire)
         qml.adjoint(qml.QFT)(wires=estimation)
         return qml.probs(wires=estimation)
 
