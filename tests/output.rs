@@ -139,38 +139,50 @@ fn an_edge_has_the_time_at_which_its_line_was_printed() {
     assert!(sorted[0] > 0 && sorted[2] < 20_000_000, "nanoseconds late: {late:?}");
 }
 
-#[test]
-fn phases_of_lines_have_their_bytes() {
-    let dir = fresh_dir("output-phases");
+/// Path, source, count, and in bytes: left behind, needed meanwhile, how far off that can be. Of the program `printed.c` by its output.
+fn phases_of_printed(name: &str, mode: &str) -> Vec<(String, String, [i64; 3], Option<i64>)> {
+    let dir = fresh_dir(name);
     let program = support::build("printed.c", "printed", &[]);
     let rules = ["--phase-on", "start:begin (\\w+)", "--phase-on", "end:done (\\w+)", "--phase-on", "^step"];
-    let o = Command::new(memshim())
-        .current_dir(&dir)
-        .args(["run", "-q", "--mode", "full", "--interval", "2ms"])
-        .args(rules)
-        .arg("--")
-        .arg(program)
-        .output()
-        .unwrap();
+    let mut command = Command::new(memshim());
+    command.current_dir(&dir).args(["run", "-q", "--mode", mode]).args(rules);
+    // In full mode small blocks are placed in time by the writer's looks at them.
+    if mode == "full" {
+        command.args(["--interval", "2ms"]);
+    }
+    let o = command.arg("--").arg(program).output().unwrap();
     assert_eq!(o.status.code(), Some(0), "{}", lossy(&o.stderr));
     let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).unwrap()).unwrap();
-    let phases: Vec<_> = report["runs"][0]["phases"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|p| p["source"] != "process")
-        .map(|p| {
-            let path: Vec<&str> = p["path"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
-            let n = |key: &str| p[key].as_i64().unwrap();
-            (path.join("/"), p["source"].as_str().unwrap(), n("count"), n("heap_persistent_bytes"), n("heap_transient_bytes"))
-        })
-        .collect();
-    let want = [
-        ("setup".to_owned(), "output", 1, 3_002_000, 4_999_000),
-        ("setup/step".to_owned(), "output", 2, 2_000, 4_999_000),
-        ("finish".to_owned(), "output", 1, -3_002_000, 0),
-    ];
-    assert_eq!(phases, want);
+    let of = |p: &Value| {
+        let path: Vec<&str> = p["path"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
+        let figures = ["count", "heap_persistent_bytes", "heap_transient_bytes"].map(|key| p[key].as_i64().unwrap());
+        (path.join("/"), p["source"].as_str().unwrap().to_owned(), figures, p["heap_peak_bound_bytes"].as_i64())
+    };
+    report["runs"][0]["phases"].as_array().unwrap().iter().filter(|p| p["source"] != "process").map(of).collect()
+}
+
+/// What the program does between its lines.
+const PRINTED: [(&str, [i64; 3]); 3] =
+    [("setup", [1, 3_002_000, 4_999_000]), ("setup/step", [2, 2_000, 4_999_000]), ("finish", [1, -3_002_000, 0])];
+
+#[test]
+fn phases_of_lines_have_their_bytes() {
+    let of_output = |(path, figures): (&str, [i64; 3])| (path.to_owned(), "output".to_owned(), figures, None);
+    assert_eq!(phases_of_printed("output-phases", "full"), PRINTED.map(of_output));
+}
+
+#[test]
+fn in_fast_mode_phases_of_lines_have_their_bytes_and_a_bound() {
+    let found = phases_of_printed("output-phases-fast", "fast");
+    assert_eq!(found.len(), PRINTED.len(), "{found:?}");
+    for ((path, _, [count, left, meanwhile], bound), (known, truth)) in found.iter().zip(PRINTED) {
+        let bound = bound.unwrap_or_else(|| panic!("{path} has no bound"));
+        assert_eq!((path.as_str(), *count), (known, truth[0]));
+        // A difference of two figures, each within the bound; small blocks beyond what was asked for.
+        assert!(bound < 100_000, "{path}: {bound}");
+        let near = |got: i64, truth: i64| (got - truth).abs() <= 2 * bound;
+        assert!(near(*left, truth[1]) && near(*meanwhile, truth[2]), "{found:?}");
+    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Mark {
             bail_usage!("a mark needs a name: memshim mark PID NAME");
         }
         let (pid, found) = locate::of_or_below(self.pid)?;
-        let line = side::edge(t, self.what(), name.as_bytes(), "mark");
+        let line = side::with_seen(side::edge(t, self.what(), name.as_bytes(), "mark"), found.look());
         let cannot = || format!("cannot write beside {}", found.first.display());
         side::SideFile::beside(&found.first).and_then(|mut f| f.append(found.whose, [line])).with_context(cannot)?;
         if pid != self.pid {

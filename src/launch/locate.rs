@@ -6,6 +6,7 @@ use super::outside;
 use super::proc;
 use super::side::Whose;
 use crate::trace::family;
+use crate::trace::glance::{self, Seen};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -18,6 +19,15 @@ pub struct Found {
     pub whose: Whose,
     /// The trace of the first process of its run.
     pub first: PathBuf,
+    /// Its spool, where that is shared.
+    pub spool: Option<PathBuf>,
+}
+
+impl Found {
+    /// What is live in it now, where that can be seen.
+    pub fn look(&self) -> Option<Seen> {
+        glance::at(self.spool.as_deref()?, u32::try_from(self.whose.pid).ok()?)
+    }
 }
 
 /// Why there is nothing to write to.
@@ -66,9 +76,11 @@ pub fn of(pid: i32) -> Result<Found, Error> {
         None => open_trace(pid, whose).ok_or(Error::NotRecorded(pid))?,
     };
     let there = reachable(pid, &open)?;
-    let trace = family::trace_of(&there).unwrap_or(there);
+    let of_spool = family::trace_of(&there);
+    let spool = of_spool.is_some().then(|| there.clone());
+    let trace = of_spool.unwrap_or(there);
     let first = family::first_of(&trace).unwrap_or(trace);
-    Ok(Found { whose, first })
+    Ok(Found { whose, first, spool })
 }
 
 /// Finds the trace of `pid`, else that of the one process below it that is recorded and nearest to it: `memshim run` itself and a shell

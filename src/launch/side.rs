@@ -1,6 +1,6 @@
 //! The side file of a run, written to from outside: a whole line each time, by one append, so that several may write at once.
 
-use crate::trace::{family, marks::What};
+use crate::trace::{family, glance::Seen, marks::What};
 use nix::libc;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -74,6 +74,14 @@ pub fn text(bytes: &[u8]) -> Value {
 /// An edge's line.
 pub fn edge(t: u64, what: What, name: &[u8], source: &str) -> Value {
     json!({"type": "edge", "t": t, "what": what, "name": text(name), "source": source})
+}
+
+/// The same, with what was live then, where that could be seen.
+pub fn with_seen(mut line: Value, seen: Option<Seen>) -> Value {
+    if let Some(seen) = seen.filter(|_| line["type"] == "edge" && line["what"] != "mark") {
+        line["seen"] = json!(seen);
+    }
+    line
 }
 
 /// As [`text`], of a path or an argument.

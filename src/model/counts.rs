@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::heap::LANE_MAX;
+use crate::trace::glance::Seen;
 use crate::trace::line::Calls;
 
 /// Last row of a lane.
@@ -72,8 +73,8 @@ impl Counts {
     /// Reads one line. Cumulative rows never go back: an older line (a trace beside a newer spool) changes nothing. Which is the older is
     /// told by the counts as well: a spool knows the time of its last stamp only, which may be before the trace's last line.
     ///
-    /// Gives what was live at most since the line before: at least so much, at most so much.
-    pub fn read(&mut self, line: &Calls) -> (i64, i64) {
+    /// Gives what was live at the line and at most since the line before, without what was inherited.
+    pub fn read(&mut self, line: &Calls) -> Seen {
         self.seen = true;
         let known = |func: usize| self.by_fn.get(func).map_or(0, |row| row.0);
         let ahead = line.fns.iter().any(|&(func, calls, _)| func < FN_MAX && calls > known(func));
@@ -129,7 +130,8 @@ impl Counts {
         }
         // Of many lanes not each line has the rows.
         self.saw(line.live, Some(line.blocks), line.t);
-        (exact.max(self.level) + self.inherited, upper + self.inherited)
+        let of_lanes = |of: fn(&LaneCount) -> u64| self.lanes.values().map(of).fold(0, u64::saturating_add);
+        Seen { live: self.level, sure: exact.max(self.level), most: upper, allocs: of_lanes(|l| l.allocs), bytes: of_lanes(|l| l.bytes) }
     }
 
     /// So much was live when a snapshot was taken, which can be between two lines.

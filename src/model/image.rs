@@ -149,10 +149,12 @@ impl Image {
             }
             Line::Calls(calls) => {
                 self.at(calls.t);
-                let (lower, upper) = self.counts.read(&calls);
-                let level = self.counts.lanes_live();
-                self.phases.note_most(Metric::HeapLower, calls.t, level, lower);
-                self.phases.note_most(Metric::HeapUpper, calls.t, level, upper);
+                self.edges.feed(calls.t, &mut self.phases);
+                let seen = self.counts.read(&calls);
+                // Of many lanes not each line has the rows; then the level is that of the last that had.
+                if !calls.lanes.is_empty() || seen.live == calls.live {
+                    self.phases.counted(calls.t, &seen);
+                }
                 self.timeline.note(calls.t.max(self.counts.t), Series::Heap, self.with_inherited(self.counts.live).0);
                 if self.header.mode != "full" {
                     for &(lane, allocs, bytes, _, live, hi) in &calls.lanes {
@@ -284,6 +286,7 @@ impl Image {
             *peak = rss;
             self.end.rss_peak_heap = heap;
         }
+        self.end.rss_first.get_or_insert(rss);
         self.end.rss_last = Some(rss);
     }
 
@@ -373,6 +376,10 @@ impl Image {
 
     /// What was seen of it from outside; before any of its lines.
     pub fn take_marks(&mut self, mut marks: Facts) {
+        if self.header.mode != "fast" {
+            // Every call is an event there: what was live is known by its place among them.
+            marks.edges.iter_mut().for_each(|e| e.seen = None);
+        }
         self.edges = OutsideEdges::new(std::mem::take(&mut marks.edges));
         if self.edges.last().is_some() {
             self.phases.keep_levels();

@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::left::Turn;
 use super::levels::{AtEdges, Levels, RangeMax};
+use crate::trace::glance::Seen;
 use crate::trace::phase::{EdgeRow, PhaseRow, What};
 
 /// Edges kept at most; later ones are counted.
@@ -148,6 +149,8 @@ pub struct PhaseBook {
     pub due: Vec<HeapEdge>,
     pub turns: Vec<Turn>,
     levels: [Levels; METRICS],
+    /// The last look from outside since the latest line of counts.
+    look: Option<Seen>,
     /// Latest note in order.
     in_order: [u64; METRICS],
     snapshots: BTreeMap<u64, Value>,
@@ -240,12 +243,12 @@ impl PhaseBook {
         self.late_edges = true;
     }
 
-    /// An edge from outside, of which only the time is known; its phases nest by source.
-    pub fn outside(&mut self, t: u64, what: What, source: &str, name: &str) {
+    /// An edge from outside, of which only the time is known, and in fast mode what was live then; its phases nest by source.
+    pub fn outside(&mut self, t: u64, what: What, source: &str, name: &str, seen: Option<&Seen>) {
         let source = SOURCES.iter().position(|s| *s == source).unwrap_or(0) as u8;
         let who = Who::Outside(source);
         let text = self.text(name);
-        let edge = Edge { t, live: None, usage: None };
+        let edge = Edge { t, live: seen.map(|seen| self.looked(t, seen)), usage: None };
         match what {
             What::Mark => self.mark(t, source, text),
             What::Begin => {

@@ -11,6 +11,7 @@ pub use memshim_format::phase::Source;
 use serde::{Deserialize, Serialize};
 
 use super::family::{self, Member};
+use super::glance::Seen;
 use super::line::Text;
 use super::read::{Damage, LineReader};
 
@@ -33,6 +34,8 @@ pub struct Edge {
     pub what: What,
     pub name: String,
     pub source: Source,
+    /// What was live in the process then (fast mode, where its spool is shared).
+    pub seen: Option<Seen>,
 }
 
 /// A notice that a function was compiled.
@@ -90,6 +93,8 @@ enum Line {
         #[serde(default)]
         name: Text,
         source: String,
+        #[serde(default)]
+        seen: Option<Seen>,
     },
     Compile {
         by: Text,
@@ -214,9 +219,9 @@ impl Marks {
 /// `None`: of a source that this version does not know.
 fn fact(line: Line, t: u64) -> Option<Fact> {
     Some(match line {
-        Line::Edge { what, name, source } => {
+        Line::Edge { what, name, source, seen } => {
             let source = [Source::Output, Source::Mark].into_iter().find(|s| SOURCES[*s as usize] == source)?;
-            Fact::Edge(Edge { t, what, name: name.0, source })
+            Fact::Edge(Edge { t, what, name: name.0, source, seen })
         }
         Line::Compile { by, function, signature, ns, why } => Fact::Compile(Compile {
             t,
@@ -273,7 +278,7 @@ mod tests {
             r#"{"type":"edge","t":25,"pid":8,"what":"begin","name":"other","source":"mark"}"#,
             "\n",
         ));
-        let edge = |t, what, name: &str, source| Edge { t, what, name: name.into(), source };
+        let edge = |t, what, name: &str, source| Edge { t, what, name: name.into(), source, seen: None };
         let of_5 = marks.of(7, 5, 0).edges;
         assert_eq!(of_5, [edge(20, What::Mark, "\u{fffd}A", Source::Mark), edge(30, What::Next, "B", Source::Output)]);
         assert_eq!(marks.of(7, 6, 0).edges[0], edge(20, What::End, "", Source::Mark));

@@ -7,6 +7,7 @@ pub mod column;
 pub mod encode;
 pub mod family;
 pub mod frames;
+pub mod glance;
 pub mod gpurow;
 pub mod line;
 pub mod maprow;

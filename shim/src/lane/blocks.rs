@@ -13,6 +13,9 @@ use core::sync::atomic::Ordering::*;
 use memshim_format::record::{self, op, start};
 use memshim_format::spool::Lane;
 
+/// Blocks from this size on have their own time: they make the peaks.
+const LARGE: usize = 64 << 10;
+
 /// Whose blocks: each has lanes of its own, so that a block of one may lie where a block of another does.
 pub trait Blocks {
     /// Told apart from others' by this in the low bits of sampled addresses.
@@ -110,7 +113,7 @@ pub unsafe fn on_alloc<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void,
             (*lane).hi.store(live, Release);
         }
         if (*hot).mode == FULL {
-            if size >= 64 << 10 {
+            if size >= LARGE {
                 push_large::<B>(hot, func, p, size, usable, flags);
             } else {
                 push_alloc::<B>(hot, func, p, size, usable, flags);
@@ -132,11 +135,28 @@ pub unsafe fn on_alloc<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void,
 unsafe fn push_large<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, usable: usize, flags: u64) {
     // SAFETY: the caller's hot.
     unsafe {
-        push(hot, [record::stamp(sys::now())]);
-        push_alloc::<B>(hot, func, p, size, usable, flags);
-        push(hot, [start(op::STAMPED, 0, 0)]);
+        timed(hot, usable, || push_alloc::<B>(hot, func, p, size, usable, flags));
     }
     writer::come_back();
+}
+
+/// Leaves a record, of a large block between two stamps of one instant.
+///
+/// # Safety
+/// `hot` is this thread's and set up.
+#[inline(always)]
+unsafe fn timed(hot: *mut Hot, usable: usize, record: impl FnOnce()) {
+    let large = usable >= LARGE;
+    // SAFETY: the caller's hot.
+    unsafe {
+        if large {
+            push(hot, [record::stamp(sys::now())]);
+        }
+        record();
+        if large {
+            push(hot, [start(op::STAMPED, 0, 0)]);
+        }
+    }
 }
 
 #[inline(always)]
@@ -172,7 +192,7 @@ unsafe fn chosen<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size:
         let push = move |flags: u64| script::with_block(hot, usable, || push_alloc::<B>(hot, func, p, size, usable, flags));
         if size >= CONFIG.big {
             (*hot).left += size as i64; // the sampler is about the others
-            push(flags);
+            timed(hot, usable, || push(flags));
             return;
         }
         (*hot).left = draw(hot);
@@ -232,17 +252,9 @@ unsafe fn push_free(hot: *mut Hot, op: u8, p: *mut libc::c_void, usable: usize) 
 #[inline(never)]
 unsafe fn push_large_free(hot: *mut Hot, op: u8, addr3: u64, usable: usize) {
     // The old block of a realloc ends with the new one's event.
-    let timed = op == op::FREE && usable >= 64 << 10;
+    let of_its_own = if op == op::FREE { usable } else { 0 };
     // SAFETY: the caller's hot.
-    unsafe {
-        if timed && (*hot).mode == FULL {
-            push(hot, [record::stamp(sys::now())]);
-        }
-        push(hot, [start(op, 0, addr3), usable as u64]);
-        if timed && (*hot).mode == FULL {
-            push(hot, [start(op::STAMPED, 0, 0)]);
-        }
-    }
+    unsafe { timed(hot, of_its_own, || push(hot, [start(op, 0, addr3), usable as u64])) };
 }
 
 /// First half of a realloc of `old`, before the real one: its block may be another thread's by the time the real one returns.

@@ -1,10 +1,11 @@
 //! From the output of a channel to lines of the side file.
 
 use super::lines::{Line, Lines};
+use crate::launch::locate::{self, Found};
 use crate::launch::notices::Notices;
+use crate::launch::outside;
 use crate::launch::rules::{Plain, Rules};
 use crate::launch::side::{self, SideFile, Whose};
-use crate::launch::{locate, outside};
 use memchr::memchr;
 use regex::bytes::RegexSet;
 use serde_json::{Value, json};
@@ -38,6 +39,8 @@ pub struct Book {
     pid: Option<i32>,
     /// The trace of its run's first process.
     first: Option<PathBuf>,
+    /// The target itself, once it is known where it is recorded.
+    found: Option<Found>,
     file: Option<SideFile>,
     waiting: Vec<Value>,
     next_look: Option<Instant>,
@@ -55,9 +58,18 @@ impl Book {
             self.next_look = Some(Instant::now() + LOCATE_EVERY);
             if let Some(found) = self.pid.and_then(|pid| locate::of(pid).ok()) {
                 self.whose = Some(found.whose);
-                self.first = Some(found.first);
+                self.first = Some(found.first.clone());
+                self.found = Some(found);
             }
         }
+    }
+
+    /// Notes facts, edges with what was live when they were found.
+    fn note(&mut self, facts: Vec<Value>) {
+        self.look();
+        let seen = self.found.as_ref().filter(|_| facts.iter().any(|f| f["type"] == "edge")).and_then(Found::look);
+        self.waiting.extend(facts.into_iter().map(|fact| side::with_seen(fact, seen)));
+        self.write();
     }
 
     pub fn look_now(&mut self) {
@@ -138,8 +150,7 @@ impl Scan {
 
     fn write(&self, found: Vec<Value>) {
         let mut book = self.book.lock().unwrap_or_else(|e| e.into_inner());
-        book.waiting.extend(found);
-        book.write();
+        book.note(found);
     }
 }
 

@@ -24,6 +24,7 @@ pub struct Ended {
     pub rss_peak: Option<Rss>,
     /// Its live heap, what was inherited included, where the snapshot said.
     pub rss_peak_heap: Option<Bytes>,
+    pub rss_first: Option<Rss>,
     pub rss_last: Option<Rss>,
     /// Most that the first thread's stack took.
     pub main_stack: Bytes,

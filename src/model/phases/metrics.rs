@@ -1,6 +1,7 @@
 //! What is followed beside the heap while phases are on: levels as they are told of, cut at the edges when all are known.
 
 use super::{BYTES_MAX, PhaseBook};
+use crate::trace::glance::Seen;
 
 /// What is followed beside the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,4 +52,48 @@ impl PhaseBook {
             levels.join_old(self.edges.last().map(|e| e.t));
         }
     }
+
+    /// A look from outside, between two lines of counts: the level then, the process's own and inherited bytes.
+    pub(super) fn looked(&mut self, t: u64, seen: &Seen) -> i64 {
+        let seen = bounded(seen);
+        self.stretch(t, seen);
+        self.look = Some(seen);
+        seen.live.saturating_add(self.inherited)
+    }
+
+    /// A line of counts, as a look: it ends the stretch of those before it.
+    pub fn counted(&mut self, t: u64, seen: &Seen) {
+        self.stretch(t, bounded(seen));
+        self.look = None;
+    }
+
+    /// What was live between the last look and this one. Each knows the most since the line of counts before both: if it is more than the last
+    /// one knew of, it came after that; in any case it was no more than was live then and everything allocated since.
+    fn stretch(&mut self, t: u64, now: Seen) {
+        let (sure, most) = match self.look {
+            None => (now.sure, now.most),
+            Some(last) => {
+                // Where a line has not the rows of all threads it is not known.
+                let got = now.bytes.checked_sub(last.bytes).unwrap_or(BYTES_MAX as u64);
+                let slack = now.allocs.saturating_sub(last.allocs).saturating_mul(SLACK).saturating_add(got / PAGES);
+                let risen = last.live.saturating_add(got.saturating_add(slack).min(BYTES_MAX as u64) as i64);
+                let sure = if now.sure > last.most { now.sure } else { last.live.max(now.live) };
+                (sure, now.most.min(risen))
+            }
+        };
+        let level = |of: i64| of.saturating_add(self.inherited);
+        let (live, sure, most) = (level(now.live), level(sure.max(now.live)), level(most.max(sure).max(now.live)));
+        self.note_most(Metric::HeapLower, t, live, sure);
+        self.note_most(Metric::HeapUpper, t, live, most);
+    }
+}
+
+/// Usable bytes of a block beyond those asked for, at most; and of what the C library maps singly (from 128 KiB on) the rest of a page.
+const SLACK: u64 = 48;
+const PAGES: u64 = 32;
+
+/// What a side file claims, within what can be.
+fn bounded(seen: &Seen) -> Seen {
+    let held = |bytes: i64| bytes.clamp(-BYTES_MAX, BYTES_MAX);
+    Seen { live: held(seen.live), sure: held(seen.sure), most: held(seen.most), ..*seen }
 }

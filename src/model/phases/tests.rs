@@ -36,7 +36,7 @@ fn phases_nest_by_thread_and_ends_find_their_own_source_and_domain() {
 #[test]
 fn what_is_open_ends_with_the_image_and_is_marked() {
     let mut book = PhaseBook::default();
-    book.outside(5, What::Begin, "output", "load");
+    book.outside(5, What::Begin, "output", "load", None);
     book.add(PhaseRow::Edge(EdgeRow { range: 7, ..row(What::Begin, 6, 0, 3) }), false);
     book.close_open(90);
     assert_eq!(shown(book), [("load".into(), 5, 90, 0, false), ("(a name without room)".into(), 6, 90, 0, false)]);
@@ -116,4 +116,23 @@ fn what_a_process_does_as_such_is_nobodys_inner_phase() {
     assert_eq!(marks, [32, 33], "those that are not known here, and those of others");
     let want = [("start-up", 5, 10, 0), ("imports", 10, 30, 0), ("solve", 20, 40, 0), ("exit handlers", 50, 70, 0)];
     assert_eq!(shown(book), want.map(|(name, begin, end, inner)| (name.to_owned(), begin, end, inner, true)));
+}
+
+#[test]
+fn a_look_from_outside_cuts_the_stretch_between_two_lines_of_counts() {
+    let mut book = PhaseBook::new(1000);
+    let seen = |live, sure, most, bytes| Seen { live, sure, most, allocs: 0, bytes };
+    book.counted(100, &seen(10, 10, 10, 10));
+    // 900 were live for a while before the edge; after it 50 more are allocated.
+    book.outside(150, What::Begin, "output", "a", Some(&seen(20, 900, 900, 910)));
+    book.counted(200, &seen(60, 900, 900, 960));
+    // Nothing was live before the next edge that was more than after it: it is the edge's own stretch that rose.
+    book.outside(250, What::End, "output", "a", Some(&seen(70, 400, 400, 1300)));
+    book.counted(300, &seen(80, 5000, 5000, 6300));
+    let end = book.finish(Vec::new());
+    let i = &end.instances[0];
+    let live = |e: u32| end.edges[e as usize].live;
+    assert_eq!((live(i.begin), live(i.end)), (Some(1020), Some(1070)));
+    assert_eq!((end.most(Metric::HeapLower, i), end.most(Metric::HeapUpper, i)), (1400, 1400));
+    assert!(end.is_noted(Metric::HeapUpper, i.begin) && end.is_noted(Metric::HeapUpper, i.end));
 }
