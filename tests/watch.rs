@@ -4,7 +4,7 @@ mod support;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use support::{fresh_dir, lossy, memshim, python, root};
+use support::{Need, fresh_dir, lossy, memshim, python, root};
 
 fn watch(dir: &Path, pid: u32, flags: &[&str]) -> Child {
     let mut c = Command::new(memshim());
@@ -136,4 +136,42 @@ fn what_is_wrong_is_said() {
     std::fs::write(dir.join("w.jsonl"), "mine").unwrap();
     fails(std::process::id(), &["-o", "w.jsonl"], "-o names another file");
     assert_eq!(std::fs::read(dir.join("w.jsonl")).unwrap(), b"mine");
+}
+
+#[test]
+fn a_trace_that_stands_still_on_a_full_disk_says_so_at_once_and_in_the_report() {
+    let test = "a_trace_that_stands_still_on_a_full_disk_says_so_at_once_and_in_the_report";
+    if support::lacks(test, &[Need::Root, Need::Command("unshare")]) {
+        return;
+    }
+    for trace in ["w.jsonl", "w.jsonl.zst"] {
+        let dir = fresh_dir(test);
+        // Some 250 bytes a look (40 compressed), 400 looks a second.
+        let size = if trace.ends_with("zst") { "16k" } else { "120k" };
+        let script = format!(
+            r#"mount -t tmpfs -o size={size} none "$DIR" || exit 77; sleep 9 & pid=$!
+            "$MEMSHIM" watch $pid -o "$DIR/{trace}" --interval 2500us --for 4s 2> "$SAID"; echo "exit $?"; kill $pid
+            "$MEMSHIM" analyze --json "$DIR/{trace}""#
+        );
+        let said = dir.with_extension("said");
+        let mut command = Command::new("unshare");
+        command.args(["-m", "/bin/sh", "-c", &script]).env("DIR", &dir).env("SAID", &said).env("MEMSHIM", memshim());
+        let out = command.output().unwrap();
+        let text = lossy(&out.stdout);
+        let (exit, json) = text.split_once('\n').unwrap();
+        let said = std::fs::read_to_string(&said).unwrap();
+        assert_eq!(exit, "exit 3", "{said}");
+        let lines: Vec<&str> = said.lines().collect();
+        let tells = |words: &[&str]| lines.iter().filter(|l| words.iter().all(|w| l.contains(w))).count();
+        assert_eq!(tells(&["cannot be written: No space left on device", "make room in"]), 1, "{said}");
+        assert_eq!(tells(&["looks are not in the trace", "could not be written from", "No space left on device"]), 1, "{said}");
+        let report: Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}: {json}"));
+        let run = &report["runs"][0];
+        let missing = run["missing"].as_array().unwrap();
+        assert_eq!(missing.len(), 1, "{missing:?}");
+        assert!(missing[0]["what"] == "looks from outside" && missing[0]["count"].as_u64() > Some(50), "{missing:?}");
+        assert!(missing[0]["why"].as_str().unwrap().contains("No space left on device"), "{missing:?}");
+        // The end is known all the same: the watch ended before the process.
+        assert!(run["wall_s"].as_f64() > Some(3.9), "{}", run["wall_s"]);
+    }
 }

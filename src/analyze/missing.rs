@@ -18,7 +18,7 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
     };
     let declared = heap::declared_lost(image);
     for (why, n) in &seen.lost {
-        add("events", *n, why);
+        add(if mode == Mode::Watch { "looks from outside" } else { "events" }, *n, why);
     }
     add("events", declared.saturating_sub(seen.lost.values().sum()), "no room was left for them in a ring or in the table of live blocks");
     if let Some(why) = heap::unwritten(image) {

@@ -18,7 +18,7 @@ EXAMPLES
 Seen: resident memory and its layers, the kernel's high-water mark (also from before the watch), the memory cgroup, processor time, page faults,
 and the same of every process that it starts (OUT.d/). Not seen: heap, maps, call stacks, GPU, phases: those need `memshim run`.
 
-EXIT STATUS 0 done, 2 usage, 3 there is no such process or the trace cannot be written.";
+EXIT STATUS 0 done, 2 usage, 3 there is no such process, or the trace cannot be written to its end.";
 
 /// Watch a running process from outside, without the library in it
 #[derive(Args)]
@@ -69,8 +69,11 @@ impl Watch {
             if !outcome.denied.is_empty() {
                 eprintln!("memshim: not allowed to see its {}: watch as its user or root", outcome.denied.join(" and "));
             }
+            if let Some((lines, why)) = &outcome.lost {
+                eprintln!("memshim: {lines} looks are not in the trace: {why}");
+            }
             eprintln!("memshim: next: memshim analyze {}", shell::quoted(&out.to_string_lossy()));
         }
-        Ok(exit::DONE)
+        Ok(if outcome.lost.is_some() { exit::UNREADABLE } else { exit::DONE })
     }
 }

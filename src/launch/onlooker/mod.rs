@@ -4,21 +4,22 @@
 //! processor time, children. Heap, maps, stacks and GPU calls are not to be seen from here; the header says `watch`, and the report so.
 
 mod look;
+mod record;
 
 use super::cgroup::Cgroup;
 use super::{job, outside, proc, side};
 use crate::trace::recover::own_host;
 use look::Look;
+use record::{Loss, Record};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -51,6 +52,8 @@ pub struct Outcome {
     pub others: usize,
     /// What was not allowed.
     pub denied: Vec<String>,
+    /// What is not in the traces, all together, and why.
+    pub lost: Option<(u64, String)>,
 }
 
 /// Why nothing is watched.
@@ -77,6 +80,7 @@ pub fn watch(plan: &Plan, stop: &AtomicBool) -> Result<Outcome, Error> {
         by: HashMap::new(),
         seen: 0,
         left_out: HashSet::new(),
+        losses: Vec::new(),
     };
     let mut written = Instant::now();
     loop {
@@ -97,10 +101,11 @@ pub fn watch(plan: &Plan, stop: &AtomicBool) -> Result<Outcome, Error> {
                     others.left_out.len()
                 ));
             }
-            others.by.into_values().for_each(Watched::finish);
             let (hwm, denied) = (first.hwm, first.denied.clone());
-            first.finish();
-            return Ok(Outcome { ended: !alive, hwm, others: others.seen, denied });
+            let losses = others.by.into_values().map(Watched::finish).chain([first.finish()]).flatten();
+            let lost = others.losses.into_iter().chain(losses).reduce(|all, one| Loss { lines: all.lines + one.lines, ..one });
+            let lost = lost.map(|l| (l.lines, l.why));
+            return Ok(Outcome { ended: !alive, hwm, others: others.seen, denied, lost });
         }
         wait(end.as_ref(), plan.interval);
     }
@@ -139,11 +144,7 @@ struct Watched {
     start_ticks: u64,
     exec: u32,
     exe: PathBuf,
-    file: File,
-    /// Bytes in it that are whole lines.
-    written: u64,
-    packed: bool,
-    lines: Vec<u8>,
+    record: Record,
     cgroup: Option<Cgroup>,
     last: Option<Look>,
     peak: u64,
@@ -158,17 +159,13 @@ impl Watched {
     fn open(pid: i32, stat: proc::Stat, path: PathBuf, settings: &Settings) -> Result<Self, Error> {
         let t = outside::monotonic_ns();
         let look = look::look(pid, t, settings.tick_ns).ok_or(Error::NoMemory(pid))?;
-        let create = |path: &Path| OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);
-        let file = create(&path).map_err(|source| Error::CannotWrite { path: path.clone(), source })?;
+        let record = Record::create(&path, is_packed(&path), t).map_err(|source| Error::CannotWrite { path, source })?;
         let mut new = Self {
             pid,
             start_ticks: stat.start_ticks,
             exec: 0,
             exe: exe(pid),
-            file,
-            written: 0,
-            packed: is_packed(&path),
-            lines: Vec::new(),
+            record,
             cgroup: Cgroup::of(&pid.to_string()),
             last: None,
             peak: 0,
@@ -186,12 +183,13 @@ impl Watched {
             }
         }
         new.take(look, "start");
+        // A full disk may have no room for it later, and without it nothing can be read.
+        new.write();
         Ok(new)
     }
 
     fn say(&mut self, line: &Value) {
-        // Writing to memory does not fail.
-        let _ = writeln!(self.lines, "{line}");
+        self.record.say(line);
     }
 
     fn note(&mut self, what: &str) {
@@ -237,34 +235,18 @@ impl Watched {
         self.last = Some(look);
     }
 
-    /// What is pending goes into the file; what cannot be written is kept for the next time.
     fn write(&mut self) {
-        if self.lines.is_empty() {
-            return;
-        }
-        let packed = if self.packed { zstd::bulk::compress(&self.lines, 1).ok() } else { None };
-        let text = packed.as_ref().unwrap_or(&self.lines);
-        let good = self.file.write_all(text).is_ok();
-        if good {
-            self.written += text.len() as u64;
-        } else {
-            // A part of it may be there: it comes whole the next time.
-            let _ = self.file.set_len(self.written);
-        }
-        if good || self.lines.len() > 64 << 20 {
-            self.lines.clear();
-        }
+        self.record.write();
     }
 
-    /// The last line says how it ended, as far as one sees that from outside.
-    fn finish(mut self) {
+    /// The last line says how it ended, as far as one sees that from outside. Gives what is not in the trace.
+    fn finish(mut self) -> Option<Loss> {
         if let Some(last) = self.last.take() {
             let line = last.snapshot(self.pid, "exit", self.cgroup.as_ref(), false);
             self.say(&line);
         }
         let how = if self.alive { "left" } else { "gone" };
-        self.say(&json!({"type": "end", "t": outside::monotonic_ns(), "how": how, "code": null}));
-        self.write();
+        self.record.finish(&json!({"type": "end", "t": outside::monotonic_ns(), "how": how, "code": null}))
     }
 }
 
@@ -276,6 +258,8 @@ struct Others {
     seen: usize,
     /// Number and start of those that were too many.
     left_out: HashSet<(i32, u64)>,
+    /// Of those that have ended.
+    losses: Vec<Loss>,
 }
 
 impl Others {
@@ -298,7 +282,7 @@ impl Others {
         }
         // Also those whose parent has ended before them.
         let gone: Vec<i32> = self.by.iter_mut().filter_map(|(pid, w)| (!w.look(settings)).then_some(*pid)).collect();
-        gone.into_iter().filter_map(|pid| self.by.remove(&pid)).for_each(Watched::finish);
+        self.losses.extend(gone.into_iter().filter_map(|pid| self.by.remove(&pid)?.finish()));
     }
 
     fn begin(&mut self, pid: i32, settings: &Settings) -> Option<Watched> {
