@@ -211,3 +211,35 @@ fn one_that_dies_young_has_its_time_and_its_names() {
     let owner = &run["owners"][0];
     assert_eq!((&owner["frame"]["function"], &owner["live_at_peak_bytes"]), (&"keep".into(), &10_100_000.into()), "{owner}");
 }
+
+#[test]
+fn growth_is_said_only_between_looks_that_were() {
+    let test = "growth_is_said_only_between_looks_that_were";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    for killed in [false, true] {
+        let dir = support::fresh_dir(test);
+        let mut command = Command::new(support::build("grown.c", "grown", &[]));
+        command.args(killed.then_some("kill")).env("LD_PRELOAD", support::shim()).env("MEMSHIM_OUT", dir.join("t.jsonl"));
+        // No look but those at the start and at the end.
+        let ran = Session::start(command.env("MEMSHIM_INTERVAL", "1h"), &dir).finish(Duration::from_secs(20));
+        assert_eq!(ran.end(), if killed { "signal 9" } else { "exit 0" });
+        let report: Value = serde_json::from_str(&support::analyze(&dir.join("t.jsonl")).unwrap()).unwrap();
+        let rss = &report["runs"][0]["rss"];
+        let number = |key: &str| rss[key].as_i64().unwrap_or_else(|| panic!("no {key}: {rss}"));
+        let screen = Command::new(support::memshim()).arg("analyze").arg(dir.join("t.jsonl")).env("LC_ALL", "C.UTF-8").output().unwrap();
+        let screen = support::lossy(&screen.stdout);
+        if killed {
+            // Of the memory that was touched nobody saw anything but the kernel.
+            assert!(rss["growth_bytes"].is_null() && number("end_bytes") < 16 << 20, "{rss}");
+            assert!(!screen.contains("at the end (") && screen.contains("growth "), "{screen}");
+        } else {
+            // Both looks lie in one span of the timeline, which keeps the higher.
+            assert!(number("start_bytes") < 16 << 20, "{rss}");
+            assert_eq!(number("growth_bytes"), number("end_bytes") - number("start_bytes"));
+            assert!((32 << 20..40 << 20).contains(&number("growth_bytes")), "{rss}");
+            assert!(screen.contains("at the start → ") && screen.contains("at the end (+3"), "{screen}");
+        }
+    }
+}

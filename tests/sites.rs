@@ -230,6 +230,23 @@ fn estimates_stand_for_what_was_not_sampled_and_say_how_far_off_they_can_be() {
     assert!((s.stderr_bytes - 1024.0 * (50.0 * (1.0 - p)).sqrt() / p).abs() < 1.0, "{}", s.stderr_bytes);
     assert_eq!(s.allocs, (50.0 / p).round() as u64);
     assert_eq!((sites[&0x2000].live_at_peak_bytes.unwrap().0, sites[&0x2000].stderr_bytes), (1 << 20, 0.0));
+    // All of it is live at the end too: by site, by owner, in all, and on the screen.
+    let error = s.stderr_bytes;
+    let same = |of: f64| (of - error).abs() < 1.0;
+    let owner = |address: u64| run.owners.iter().find(|o| o.frame.addr == Some(address - 1)).unwrap();
+    assert!(same(s.leaked_stderr_bytes) && same(s.total_stderr_bytes));
+    assert!(same(owner(0x1000).leaked_stderr_bytes) && same(owner(0x1000).total_stderr_bytes), "{:?}", run.owners);
+    assert_eq!((owner(0x2000).leaked_stderr_bytes, owner(0x2000).total_stderr_bytes), (0.0, 0.0));
+    let all = &run.sites_total;
+    assert!([all.leaked_stderr_bytes, all.total_stderr_bytes, all.unsuppressed_stderr_bytes].into_iter().all(same), "{all:?}");
+    let report = memshim::analyze::report::Report { runs: vec![run.clone()], ..Default::default() };
+    let style = memshim::output::text::Style { width: 160, unicode: true, pid: None, traces: Vec::new() };
+    let about = format!("± {}", memshim::output::units::iec(error.round() as u64));
+    let screen = memshim::output::text::render(&report, &style);
+    let owners = screen.lines().find(|l| l.contains("live at the end 2")).unwrap_or_else(|| panic!("{screen}"));
+    assert_eq!(owners.matches(&about).count(), 2, "in all, and by the one that is sampled: {owners}");
+    let page = memshim::output::text::render_sites(&report, &style);
+    assert_eq!(page.matches(&about).count(), 6, "live, total and live at the end, of all and of the one: {page}");
 }
 
 #[test]

@@ -77,9 +77,11 @@ pub fn sums(rows: &[(Stack, Sums)], table: &FrameTable, own: Own) -> Vec<Owner> 
         live: i64,
         variance: f64,
         total: f64,
+        total_variance: f64,
         allocs: f64,
         temporary: f64,
         leaked: i64,
+        leaked_variance: f64,
         /// Of the largest site: what is live, and what the owner called.
         largest: Option<(i64, Option<Frame>)>,
     }
@@ -94,7 +96,11 @@ pub fn sums(rows: &[(Stack, Sums)], table: &FrameTable, own: Own) -> Vec<Owner> 
         sum.total += s.total;
         sum.allocs += s.allocs;
         sum.temporary += s.lifetimes[0];
-        sum.leaked = sum.leaked.saturating_add(if s.suppressed.is_none() { s.leaked } else { 0 });
+        sum.total_variance += s.total_variance;
+        if s.suppressed.is_none() {
+            sum.leaked = sum.leaked.saturating_add(s.leaked);
+            sum.leaked_variance += s.leaked_variance;
+        }
         if sum.largest.as_ref().is_none_or(|(live, _)| s.live_at > *live) {
             sum.largest = Some((s.live_at, at.and_then(|at| called(&frames[..at]))));
         }
@@ -109,7 +115,9 @@ pub fn sums(rows: &[(Stack, Sums)], table: &FrameTable, own: Own) -> Vec<Owner> 
             total_bytes: Bytes(whole(s.total)),
             allocs: whole(s.allocs),
             temporary_allocs: whole(s.temporary),
+            total_stderr_bytes: s.total_variance.max(0.0).sqrt(),
             leaked_bytes: Bytes::of_balance(s.leaked),
+            leaked_stderr_bytes: s.leaked_variance.max(0.0).sqrt(),
             through,
         }
     };

@@ -352,7 +352,13 @@ pub struct Rss {
     pub hwm_bytes: Option<Bytes>,
     /// VmHWM as `memshim run` saw it.
     pub outside_hwm_bytes: Option<Bytes>,
+    /// At the first look and at the last one, and when these were; `null` where nobody looked.
+    pub start_bytes: Option<Bytes>,
+    pub start_at_s: Option<f64>,
     pub end_bytes: Option<Bytes>,
+    pub end_at_s: Option<f64>,
+    /// From the start to the end; `null` where the first look was not at the start, or the last one not at the end: the run was killed, or goes on.
+    pub growth_bytes: Option<i64>,
     pub at_peak: Option<AtPeak>,
 }
 

@@ -1,21 +1,26 @@
 //! Resident memory: its peak, and what it was made of then.
 
-use super::report::{AtPeak, Maps, Rss};
-use crate::model::image::ImageEnd;
+use super::report::{self, AtPeak, Maps};
+use crate::model::image::{Ended, ImageEnd};
 use crate::model::timeline::Series;
 use crate::model::units::{Bytes, Nanos};
+use crate::trace::line::Rss;
 use serde_json::Value;
 
 /// See the module. `maps` as assembled for the same image; `inside`: heap and maps were seen.
-pub fn rss(image: &ImageEnd, maps: &Maps, inside: bool) -> Rss {
+pub fn rss(image: &ImageEnd, maps: &Maps, inside: bool) -> report::Rss {
     let seen = &image.seen;
     let start = Nanos(image.header.mono_ns);
     let outside = |key: &str| seen.outside.as_ref().and_then(|o| o.get(key)).and_then(Value::as_u64).map(Bytes);
-    let mut rss = Rss {
+    let mut rss = report::Rss {
         hwm_bytes: (seen.hwm.0 > 0).then_some(seen.hwm),
         outside_hwm_bytes: outside("hwm"),
+        start_bytes: seen.rss_first.map(|r| Bytes(r.rss)),
+        start_at_s: seen.rss_first.map(|r| Nanos(r.t).seconds_since(start)),
         end_bytes: seen.rss_last.map(|r| Bytes(r.rss)),
-        ..Rss::default()
+        end_at_s: seen.rss_last.map(|r| Nanos(r.t).seconds_since(start)),
+        growth_bytes: growth(seen, inside),
+        ..report::Rss::default()
     };
     if let Some(peak) = seen.rss_peak {
         rss.peak_bytes = Bytes(peak.rss);
@@ -39,4 +44,14 @@ pub fn rss(image: &ImageEnd, maps: &Maps, inside: bool) -> Rss {
         });
     }
     rss
+}
+
+/// From a look at the start to one at the end, which there is where the process itself had the time for it.
+fn growth(seen: &Ended, inside: bool) -> Option<i64> {
+    let is = |snap: Option<&Value>, why: &str, look: &Rss| {
+        snap.is_some_and(|s| s.get("why").and_then(Value::as_str) == Some(why) && s.get("t").and_then(Value::as_u64) == Some(look.t))
+    };
+    let (first, last) = (seen.rss_first?, seen.rss_last?);
+    let known = inside && is(seen.snapshots.first(), "start", &first) && is(seen.snapshots.last(), "exit", &last);
+    known.then(|| last.rss as i64 - first.rss as i64)
 }

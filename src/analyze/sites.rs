@@ -194,15 +194,18 @@ fn thread_of(image: &ImageEnd, memory: Memory, tid: u32) -> (String, Option<Byte
 }
 
 fn total(rows: &[(Stack, Sums)], sums: &mut SiteSums, table: &FrameTable) {
-    let mut variance = 0.0;
+    let (mut variance, mut of_total, mut of_leaked, mut of_suppressed) = (0.0, 0.0, 0.0, 0.0);
     for (stack, s) in rows {
         let total = bytes(s.total);
         sums.live_at_peak_bytes += Bytes::of_balance(s.live_at);
         variance += s.live_at_variance;
+        of_total += s.total_variance;
+        of_leaked += s.leaked_variance;
         sums.total_bytes += total;
         sums.leaked_bytes += Bytes::of_balance(s.leaked);
         if s.suppressed.is_some() {
             sums.suppressed_bytes += Bytes::of_balance(s.leaked);
+            of_suppressed += s.leaked_variance;
         }
         match stack.frames.first().map(|f| table.get(*f)) {
             None => sums.without_stack_bytes += total,
@@ -214,6 +217,9 @@ fn total(rows: &[(Stack, Sums)], sums: &mut SiteSums, table: &FrameTable) {
         }
     }
     sums.stderr_bytes = f64::max(variance, 0.0).sqrt();
+    sums.total_stderr_bytes = f64::max(of_total, 0.0).sqrt();
+    sums.leaked_stderr_bytes = f64::max(of_leaked, 0.0).sqrt();
+    sums.unsuppressed_stderr_bytes = f64::max(of_leaked - of_suppressed, 0.0).sqrt();
 }
 
 /// The largest of the rows, in order.

@@ -99,7 +99,15 @@ pub type ThreadOf<'a> = &'a dyn Fn(u32) -> (String, Option<Bytes>);
 pub fn view(rows: &[(Stack, Sums)], table: &FrameTable, request: &Request, thread: ThreadOf) -> View {
     let measure = request.measure;
     let all: f64 = rows.iter().map(|(_, s)| measure.of(s)).sum();
-    let mut view = View { measure: measure.name(), unit: measure.unit(), total: whole(all), top: request.top, ..View::default() };
+    let variance: f64 = rows.iter().map(|(_, s)| measure.variance(s)).sum();
+    let mut view = View {
+        measure: measure.name(),
+        unit: measure.unit(),
+        total: whole(all),
+        stderr: variance.max(0.0).sqrt(),
+        top: request.top,
+        ..View::default()
+    };
     match request.by {
         By::Site => {}
         By::Tree => view.tree = tree(rows, table, measure, all),
@@ -192,35 +200,45 @@ fn threads(rows: &[(Stack, Sums)], measure: Measure, thread: ThreadOf) -> Vec<Vi
 
 /// The calls from the outermost frame on, the largest first; the smallest together.
 fn tree(rows: &[(Stack, Sums)], table: &FrameTable, measure: Measure, all: f64) -> Vec<TreeNode> {
-    let mut stacks: Vec<(Vec<u32>, f64)> = Vec::new();
+    let mut paths: Vec<Path> = Vec::new();
     for (stack, s) in rows {
         let value = measure.of(s);
         if value > 0.0 {
-            stacks.push((stack.frames.iter().rev().copied().collect(), value));
+            paths.push(Path { frames: stack.frames.iter().rev().copied().collect(), value, variance: measure.variance(s) });
         }
     }
-    stacks.sort_by(|a, b| a.0.cmp(&b.0));
-    level(&stacks, 0, table, all)
+    paths.sort_by(|a, b| a.frames.cmp(&b.frames));
+    level(&paths, 0, table, all)
 }
 
-/// Nodes at a depth, of stacks that agree up to there and are sorted.
-fn level(stacks: &[(Vec<u32>, f64)], depth: usize, table: &FrameTable, all: f64) -> Vec<TreeNode> {
+/// A stack, its outermost frame first, and what it amounts to.
+struct Path {
+    frames: Vec<u32>,
+    value: f64,
+    variance: f64,
+}
+
+/// Nodes at a depth, of paths that agree up to there and are sorted.
+fn level(paths: &[Path], depth: usize, table: &FrameTable, all: f64) -> Vec<TreeNode> {
     let mut nodes = Vec::new();
-    let mut rest = (0.0, 0u64);
-    for group in stacks.chunk_by(|a, b| a.0.get(depth) == b.0.get(depth)) {
-        let Some(&frame) = group[0].0.get(depth) else { continue };
-        let value: f64 = group.iter().map(|(_, v)| v).sum();
+    let mut rest = (0.0, 0.0);
+    for group in paths.chunk_by(|a, b| a.frames.get(depth) == b.frames.get(depth)) {
+        let Some(&frame) = group[0].frames.get(depth) else { continue };
+        let value: f64 = group.iter().map(|p| p.value).sum();
+        let variance: f64 = group.iter().map(|p| p.variance).sum();
         if value < all * TREE_SHARE {
-            rest = (rest.0 + value, rest.1 + 1);
+            rest = (rest.0 + value, rest.1 + variance);
             continue;
         }
-        let own: f64 = group.iter().filter(|(f, _)| f.len() == depth + 1).map(|(_, v)| v).sum();
+        let own: f64 = group.iter().filter(|p| p.frames.len() == depth + 1).map(|p| p.value).sum();
         let calls = if depth < DEPTH_MAX { level(group, depth + 1, table, all) } else { Vec::new() };
-        nodes.push(TreeNode { frame: Some(table.get(frame).clone()), inclusive: whole(value), exclusive: whole(own), calls });
+        let frame = Some(table.get(frame).clone());
+        nodes.push(TreeNode { frame, inclusive: whole(value), exclusive: whole(own), stderr: variance.max(0.0).sqrt(), calls });
     }
     nodes.sort_by_key(|n| std::cmp::Reverse(n.inclusive));
-    if rest.1 > 0 && whole(rest.0) > 0 {
-        nodes.push(TreeNode { inclusive: whole(rest.0), exclusive: whole(rest.0), ..TreeNode::default() });
+    if whole(rest.0) > 0 {
+        let stderr = f64::max(rest.1, 0.0).sqrt();
+        nodes.push(TreeNode { inclusive: whole(rest.0), exclusive: whole(rest.0), stderr, ..TreeNode::default() });
     }
     nodes
 }

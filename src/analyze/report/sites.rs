@@ -104,6 +104,10 @@ pub struct SiteSums {
     pub at_s: f64,
     pub total_bytes: Bytes,
     pub leaked_bytes: Bytes,
+    /// Standard errors of these two and of what of them is no known leak, where they are estimated; else 0.
+    pub total_stderr_bytes: f64,
+    pub leaked_stderr_bytes: f64,
+    pub unsuppressed_stderr_bytes: f64,
     /// Total bytes allocated without a stack.
     pub without_stack_bytes: Bytes,
     /// With a stack that goes on beyond its outermost frame.
@@ -134,6 +138,8 @@ pub struct View {
     pub unit: &'static str,
     /// Of all sites.
     pub total: u64,
+    /// Its standard error where it is estimated from samples; else 0.
+    pub stderr: f64,
     /// Rows asked for.
     pub top: usize,
     pub rows: Vec<ViewRow>,
@@ -166,6 +172,8 @@ pub struct TreeNode {
     pub frame: Option<Frame>,
     pub inclusive: u64,
     pub exclusive: u64,
+    /// Standard error of `inclusive`, where it is estimated from samples; else 0.
+    pub stderr: f64,
     pub calls: Vec<TreeNode>,
 }
 
@@ -181,6 +189,9 @@ pub struct Owner {
     pub temporary_allocs: u64,
     /// Known leaks are not in it.
     pub leaked_bytes: Bytes,
+    /// Standard errors, where the figures are estimated from samples; else 0.
+    pub leaked_stderr_bytes: f64,
+    pub total_stderr_bytes: f64,
     /// What it called in the largest of its sites, the interpreter's own frames apart.
     pub through: Option<Frame>,
 }

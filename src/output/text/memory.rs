@@ -30,15 +30,28 @@ fn resident(page: &mut Page, run: &Run) {
     if let Some(p) = &r.at_peak {
         page.block("", composition(p, run.heap.inherited_bytes.0 > 0));
     }
-    let first = run.samples.first().map(|s| s.rss.0);
-    if let (Some(first), Some(last)) = (first, r.end_bytes) {
-        let growth = last.0 as i64 - first as i64;
-        let sign = if growth >= 0 { "+" } else { "" };
-        page.say("", format!("growth {} at the start → {} at the end ({sign}{})", iec(first), iec(last.0), iec_signed(growth)));
-    }
+    growth(page, run);
     cross_check(page, run);
     limits(page, run, top);
     page.gap();
+}
+
+/// From the first look to the last; where these were not at the start and at the end, it says when.
+fn growth(page: &mut Page, run: &Run) {
+    let r = &run.rss;
+    let (Some(first), Some(from), Some(last), Some(to)) = (r.start_bytes, r.start_at_s, r.end_bytes, r.end_at_s) else { return };
+    let at = |which: &str, t: f64| format!("at the {which} look ({})", seconds(t));
+    let (from, to) = match r.growth_bytes {
+        Some(_) => ("at the start".into(), "at the end".into()),
+        None if to > from => (at("first", from), at("last", to)),
+        None => {
+            let once = format!("resident memory was looked at once, at {} ({})", seconds(from), iec(first.0));
+            return page.say("", format!("growth not known: {once}; a shorter MEMSHIM_INTERVAL looks more often"));
+        }
+    };
+    let growth = last.0 as i64 - first.0 as i64;
+    let sign = if growth >= 0 { "+" } else { "" };
+    page.say("", format!("growth {} {from} → {} {to} ({sign}{})", iec(first.0), iec(last.0), iec_signed(growth)));
 }
 
 /// What the machine or the batch system allowed.

@@ -1,7 +1,7 @@
 //! Who allocated: a short section of owners, and the pages of call sites.
 
 use super::Page;
-use crate::analyze::report::{Frame, Run, Site, SiteSums, TreeNode, View};
+use crate::analyze::report::{Frame, Owner, Run, Site, SiteSums, TreeNode, View};
 use crate::analyze::views::label;
 use crate::output::table::{Table, cut};
 use crate::output::units::{count, iec, percent, seconds};
@@ -32,7 +32,7 @@ pub fn owners(page: &mut Page, run: &Run) {
     let worth = |bytes: u64| bytes as f64 > all as f64 * SHARE_SHOWN;
     let shown: Vec<_> = run.owners.iter().take(OWNERS_SHOWN).filter(|o| worth(o.live_at_peak_bytes.0)).collect();
     for o in &shown {
-        let error = if o.stderr_bytes > 0.5 { format!("± {}", iec(o.stderr_bytes.round() as u64)) } else { String::new() };
+        let error = plus_minus(o.stderr_bytes, iec);
         let through = o.through.as_ref().map(|f| format!(" through {}", label(f))).unwrap_or_default();
         let who = format!("{}{through}", name(&o.frame));
         t.row([iec(o.live_at_peak_bytes.0), percent(o.live_at_peak_bytes.0 as f64, all as f64), error, who]);
@@ -47,8 +47,9 @@ pub fn owners(page: &mut Page, run: &Run) {
     leaks.sort_by_key(|o| std::cmp::Reverse(o.leaked_bytes));
     let leaked = sums.leaked_bytes.less(sums.suppressed_bytes);
     if !leaks.is_empty() {
-        let who: Vec<String> = leaks.iter().take(LEAKS_SHOWN).map(|o| format!("{} by {}", iec(o.leaked_bytes.0), name(&o.frame))).collect();
-        page.say("", format!("live at the end {}: {}", iec(leaked.0), who.join(", ")));
+        let one = |o: &&Owner| format!("{} by {}", estimated(o.leaked_bytes.0, o.leaked_stderr_bytes), name(&o.frame));
+        let who: Vec<String> = leaks.iter().take(LEAKS_SHOWN).map(one).collect();
+        page.say("", format!("live at the end {}: {}", estimated(leaked.0, sums.unsuppressed_stderr_bytes), who.join(", ")));
     }
     shares(page, sums);
     problems(page, sums);
@@ -128,9 +129,9 @@ pub fn all(page: &mut Page, run: &Run) {
             count(s.sites),
             memory(run),
             instant(run),
-            iec(s.live_at_peak_bytes.0),
-            iec(s.leaked_bytes.0),
-            iec(s.total_bytes.0)
+            estimated(s.live_at_peak_bytes.0, s.stderr_bytes),
+            estimated(s.leaked_bytes.0, s.leaked_stderr_bytes),
+            estimated(s.total_bytes.0, s.total_stderr_bytes)
         ),
     );
     shares(page, s);
@@ -139,7 +140,8 @@ pub fn all(page: &mut Page, run: &Run) {
     }
     page.gap();
     if !view.tree.is_empty() {
-        page.say("CALLS", format!("{} of {}, outermost first", what(&view, run), amount(&view, view.total)));
+        let about = spaced(plus_minus(view.stderr, |n| amount(&view, n)));
+        page.say("CALLS", format!("{} of {}{about}, outermost first", what(&view, run), amount(&view, view.total)));
         let mut lines = Vec::new();
         view.tree.iter().for_each(|n| branch(n, 0, &view, &mut lines));
         let room = page.room();
@@ -168,7 +170,10 @@ fn amount(view: &View, n: u64) -> String {
 fn branch(node: &TreeNode, depth: usize, view: &View, lines: &mut Vec<String>) {
     let who = node.frame.as_ref().map_or("smaller ones".into(), label);
     let share = percent(node.inclusive as f64, view.total as f64);
-    lines.push(format!("{:>10} {share:>6} {:width$}{who}", amount(view, node.inclusive), "", width = 1 + 2 * depth.min(20)));
+    // A column of its own where anything is an estimate.
+    let about = plus_minus(node.stderr, |n| amount(view, n));
+    let about = if view.stderr > 0.5 { format!(" {about:<12}") } else { String::new() };
+    lines.push(format!("{:>10}{about} {share:>6} {:width$}{who}", amount(view, node.inclusive), "", width = 1 + 2 * depth.min(20)));
     let deeper = depth + (node.calls.len() > 1 || node.exclusive > 0) as usize;
     node.calls.iter().for_each(|n| branch(n, deeper, view, lines));
 }
@@ -228,6 +233,15 @@ fn plus_minus(stderr: f64, amount: impl Fn(u64) -> String) -> String {
     if stderr > 0.5 { format!("± {}", amount(stderr.round() as u64)) } else { String::new() }
 }
 
+/// Bytes with their standard error, where there is one.
+fn estimated(bytes: u64, stderr: f64) -> String {
+    iec(bytes) + &spaced(plus_minus(stderr, iec))
+}
+
+fn spaced(text: String) -> String {
+    if text.is_empty() { text } else { format!(" {text}") }
+}
+
 /// One paragraph a site: its figures, then its frames.
 fn sites(page: &mut Page, run: &Run, view: &View) {
     let top = if view.top == 0 { usize::MAX } else { view.top };
@@ -277,23 +291,21 @@ fn figures(page: &mut Page, number: usize, s: &Site) {
     let live = s.live_at_peak_bytes.or(s.live_at_bytes).unwrap_or_default();
     let blocks = s.live_at_peak_allocs.or(s.live_at_allocs).filter(|_| memory_of(s) != "maps");
     let blocks = blocks.map_or_else(String::new, |n| format!(" in {} blocks", count(n)));
-    let spaced = |text: String| if text.is_empty() { text } else { format!(" {text}") };
-    let error = spaced(plus_minus(s.stderr_bytes, iec));
     let temporary = spaced(plus_minus(s.temporary_stderr_allocs, count));
     let bound = if s.peak_bound_bytes.0 > 0 { format!(" to {}", iec(s.peak_bytes.0 + s.peak_bound_bytes.0)) } else { String::new() };
     let known = s.suppressed.as_ref().map(|p| format!(" (a known leak: {p})")).unwrap_or_default();
     page.say(
         &format!("{number}"),
         format!(
-            "{}live {}{error}{}; own peak {}{bound}; total {} in {} allocations, {}{temporary} temporary; live at the end {} in {}{known}",
+            "{}live {}{}; own peak {}{bound}; total {} in {} allocations, {}{temporary} temporary; live at the end {} in {}{known}",
             place(s),
-            iec(live.0),
+            estimated(live.0, s.stderr_bytes),
             blocks,
             iec(s.peak_bytes.0),
-            iec(s.total_bytes.0),
+            estimated(s.total_bytes.0, s.total_stderr_bytes),
             count(s.allocs),
             count(s.temporary_allocs),
-            iec(s.leaked_bytes.0),
+            estimated(s.leaked_bytes.0, s.leaked_stderr_bytes),
             count(s.leaked_allocs)
         ),
     );
