@@ -133,7 +133,7 @@ fn a_line_of_the_file_that_cannot_be_used_is_said_once_with_how_to_mend_it() {
     for (line, why) in [
         ("interval = 100", "interval = 100 is not understood; give a time from 1ms to 1h, such as 100ms. The default is used."),
         ("interval = soon", "`interval = soon` is not understood; put the text between quotes. The line is left out."),
-        ("phase_on = ['a'", "`phase_on = ['a'` is not understood; end the list with ]. The line is left out."),
+        ("exclude = ['a'", "`exclude = ['a'` is not understood; end the list with ]. The line is left out."),
         (
             "[memshim]",
             "`[memshim]` is not understood; let the settings stand above all [tables]: there are none here. The line is left out.",
@@ -157,7 +157,7 @@ fn a_line_of_the_file_that_cannot_be_used_is_said_once_with_how_to_mend_it() {
         let (dir, said) = with_file(test, "", false, &[("MEMSHIM_CONFIG", file)]);
         assert_eq!(said, format!("memshim: MEMSHIM_CONFIG={file}: {why}. The file is left out.\n"));
         let trace = std::fs::read_to_string(dir.join("trace.jsonl")).expect("a trace");
-        assert!(trace.contains(&format!("\"what\":\"MEMSHIM_CONFIG: {why}\"")), "it is in the trace too");
+        assert!(trace.contains(&format!("\"what\":\"MEMSHIM_CONFIG={file}: {why}. The file is left out.\"")), "it is in the trace too");
     }
     // A bad line is no reason to say it in each of a build's processes.
     let dir = support::fresh_dir(test);
@@ -186,4 +186,83 @@ fn children_have_the_settings_of_the_file() {
         let header: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
         assert_eq!((&header["mode"], &header["big"]), (&"full".into(), &12345.into()), "{}", header["argv"]);
     }
+}
+
+/// What the report of the trace in `dir` notes.
+fn notes(dir: &Path, trace: &str) -> Vec<String> {
+    let report: Value = serde_json::from_str(&support::analyze(&dir.join(trace)).expect("a report")).expect("JSON");
+    let all = report["runs"][0]["notes"].as_array().expect("notes");
+    all.iter().map(|n| n.as_str().expect("a text").to_owned()).collect()
+}
+
+#[test]
+fn what_only_run_uses_is_said_in_the_report_where_nobody_does() {
+    let file = "phase_on = ['^x']\ncompiles = true\nartifacts = 'out'\n";
+    let variables = [("MEMSHIM_PHASE_ON", "("), ("MEMSHIM_COMPILES", "1"), ("MEMSHIM_ARTIFACTS", "out/**")];
+    let of = |name: &str| {
+        format!("{name} has no effect here: it is of `memshim run`, which watches from outside. Start the program with `memshim run -- …`")
+    };
+    let (dir, said) = with_file("settings_of_run", file, false, &variables);
+    assert_eq!(said, "", "the program's stderr is its own");
+    let names = ["MEMSHIM_PHASE_ON", "MEMSHIM_COMPILES", "MEMSHIM_ARTIFACTS"];
+    let both = names.iter().flat_map(|v| [v.to_string(), format!("MEMSHIM_CONFIG: {}", v["MEMSHIM_".len()..].to_lowercase())]);
+    assert_eq!(notes(&dir, "trace.jsonl"), both.map(|name| of(&name)).collect::<Vec<_>>());
+    // What is switched off needs nobody.
+    let off = [("MEMSHIM_COMPILES", "0"), ("MEMSHIM_PHASE_ON", "")];
+    let (dir, _) = with_file("settings_of_run", "compiles = false\n", false, &off);
+    assert_eq!(notes(&dir, "trace.jsonl"), [""; 0]);
+    for set in [&variables[1..], &[]] {
+        let (dir, _) = with_file("settings_of_run", file, true, set);
+        assert_eq!(notes(&dir, "trace.jsonl"), [""; 0], "under run they are used");
+    }
+}
+
+#[test]
+fn rules_that_cannot_be_used_are_refused_by_run_and_said_in_the_report_without() {
+    let test = "settings_rules";
+    let (on, py, sym) = ("write a regular expression such as", "write module:function", "write object:function");
+    for (variable, flag, key, value, fix) in [
+        ("MEMSHIM_PHASE_ON", "--phase-on", "phase_on", "(x", on),
+        ("MEMSHIM_PHASE_PY", "--phase-py", "phase_py", "solve", py),
+        ("MEMSHIM_PHASE_SYM", "--phase-sym", "phase_sym", "dgemm_", sym),
+    ] {
+        let refused = |args: &[&str], file: &str, set: &[(&str, &str)], from: &str| {
+            let dir = support::fresh_dir(test);
+            std::fs::write(dir.join("m.toml"), file).expect("a file");
+            let mut command = Command::new(support::memshim());
+            command.arg("run").args(args).args(["--", "/bin/sh", "-c", "echo ran"]).current_dir(&dir);
+            let out = command.env("MEMSHIM_CONFIG", "m.toml").envs(set.iter().copied()).output().expect("memshim");
+            let said = support::lossy(&out.stderr);
+            assert_eq!((out.status.code(), support::lossy(&out.stdout)), (Some(125), String::new()), "{from}: {said}");
+            assert!(said.contains(from) && said.contains(value) && said.contains(fix), "{from}: {said}");
+            assert!(!dir.join("trace.jsonl").exists());
+        };
+        refused(&[flag, value], "", &[], flag);
+        refused(&[], "", &[(variable, value)], variable);
+        refused(&[], &format!("mode = 'full'\n{key} = ['{value}']\n"), &[], &format!("m.toml, line 2: {key} = "));
+        // Without `run` the program has no say in it, and the other settings count.
+        let (dir, said) = with_file(test, &format!("mode = 'full'\n{key} = ['{value}']\n"), false, &[]);
+        let notes = notes(&dir, "trace.jsonl");
+        if key == "phase_on" {
+            assert!(said.is_empty() && notes[0].contains("phase_on has no effect here"), "{said} {notes:?}");
+        } else {
+            let line = format!("MEMSHIM_CONFIG=m.toml, line 2: {key} = {value} is not understood; give ");
+            assert!(said.contains(&line) && notes.len() == 1 && notes[0].starts_with(&line), "{said} {notes:?}");
+        }
+    }
+    // A rule whose line cannot be read is one too.
+    let dir = support::fresh_dir(test);
+    std::fs::write(dir.join("m.toml"), "phase_on = ['a'\n").expect("a file");
+    let out =
+        Command::new(support::memshim()).args(["run", "true"]).current_dir(&dir).env("MEMSHIM_CONFIG", "m.toml").output().expect("memshim");
+    assert_eq!(out.status.code(), Some(125));
+    assert!(support::lossy(&out.stderr).contains("line 1: `phase_on = ['a'` is not understood; end the list with ]. Nothing was started"));
+    // Of rules that are overruled nothing is said.
+    let out = Command::new(support::memshim())
+        .args(["run", "-q", "--phase-py", "a:b", "true"])
+        .current_dir(&dir)
+        .env("MEMSHIM_PHASE_PY", "solve")
+        .output()
+        .expect("memshim");
+    assert!(out.status.success(), "{}", support::lossy(&out.stderr));
 }

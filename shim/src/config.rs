@@ -7,7 +7,7 @@ mod file;
 use crate::elf::weak_symbol;
 use crate::text::Text;
 use core::ffi::{CStr, c_char};
-use memshim_format::settings::{FILE, Key, Keys};
+use memshim_format::settings::{FILE, Key, Keys, OF_RUN, RUN};
 use memshim_format::value::{bytes, glob, globs, interval};
 
 /// Recording modes, as stored in a [`crate::lane::Hot`]. 0 is a lane not set up.
@@ -58,11 +58,14 @@ pub struct Config {
     pub job: *const c_char,
     pub argv: *const *const c_char,
     pub argc: usize,
-    /// Lines for stderr about what could not be used.
+    /// Lines for stderr and the report about what could not be used.
     pub complaints: [u8; 2048],
     pub complained: usize,
-    /// Why the file of settings counts for nothing.
-    pub file_left_out: Option<&'static str>,
+    /// `memshim run` started this, and uses the settings that are its own.
+    pub under_run: bool,
+    /// Which of these are set, by variables and in the file.
+    pub of_run: Keys,
+    pub of_run_in_file: Keys,
 }
 
 pub static mut CONFIG: Config = Config {
@@ -87,7 +90,9 @@ pub static mut CONFIG: Config = Config {
     argc: 0,
     complaints: [0; 2048],
     complained: 0,
-    file_left_out: None,
+    under_run: false,
+    of_run: Keys::NONE,
+    of_run_in_file: Keys::NONE,
 };
 
 /// Where the kernel put argc, argv, envp: glibc's loader keeps it; elsewhere it is found from `environ`, which still points there at the
@@ -167,6 +172,7 @@ pub fn read() {
                     b"CUDA_PATH" => CONFIG.cuda_path = (*env).add(eq + 1),
                     b"PYTHONPATH" => CONFIG.python_path = (*env).add(eq + 1),
                     _ if name == FILE.as_bytes() => path = value,
+                    _ if name == RUN.as_bytes() => CONFIG.under_run = !value.is_empty(),
                     // What is set to nothing is not set: job scripts hand variables on that way.
                     _ if value.is_empty() => {}
                     _ => {
@@ -256,7 +262,12 @@ unsafe fn setting<'a>(key: Key, value: &'a [u8], from: From, texts: &mut Texts<'
             None | Some(0) => Err("a size of 1 or more, such as 2GiB"),
             Some(v) => set(&mut c.max, v),
         },
-        Key::PhaseOn | Key::Compiles | Key::Artifacts => Ok(()),
+        Key::PhaseOn | Key::Compiles | Key::Artifacts => {
+            if value != b"0" {
+                c.of_run.add(key);
+            }
+            Ok(())
+        }
     };
     if let Err(form) = good {
         complain(|t| {
@@ -301,6 +312,26 @@ pub fn complaints() -> &'static [u8] {
     // SAFETY: written at the start only.
     let c = unsafe { &*(&raw const CONFIG) };
     c.complaints.get(..c.complained).unwrap_or(b"")
+}
+
+/// What the report is to say of settings, piece by piece: what could not be used, and, `first` of a run, what nobody uses.
+pub fn notes(first: bool, mut say: impl FnMut(&[&[u8]])) {
+    for line in complaints().split(|c| *c == b'\n').filter_map(|line| line.strip_prefix(b"memshim: ")) {
+        say(&[line]);
+    }
+    // SAFETY: written at the start only.
+    let c = unsafe { &*(&raw const CONFIG) };
+    if c.under_run || !first {
+        return;
+    }
+    for key in Key::ALL.iter().copied() {
+        if c.of_run.has(key) {
+            say(&[key.variable().as_bytes(), OF_RUN.as_bytes()]);
+        }
+        if c.of_run_in_file.has(key) {
+            say(&[FILE.as_bytes(), b": ", key.name().as_bytes(), OF_RUN.as_bytes()]);
+        }
+    }
 }
 
 fn set<T>(place: &mut T, v: T) -> Result<(), &'static str> {

@@ -350,9 +350,7 @@ unsafe fn start_recording() {
         if !SPOOL.shared {
             lines::note(&["spool private: ", SPOOL.reason]);
         }
-        if let Some(why) = CONFIG.file_left_out {
-            lines::note(&[memshim_format::settings::FILE, ": ", why]);
-        }
+        config::notes(SINK.first && SINK.exec == 0, lines::note_given);
         snapshot::open();
         snapshot::snap("start");
         writer::forget();

@@ -64,6 +64,19 @@ pub fn note(what: &[&str]) {
     sink::write(t.as_bytes());
 }
 
+/// A note of what may hold anything.
+pub fn note_given(what: &[&[u8]]) {
+    let mut t = stage();
+    what.iter().for_each(|w| _ = t.bytes(w));
+    if t.len() == 0 {
+        return;
+    }
+    // SAFETY: the staging memory behind the text, which is a few lines at most.
+    let mut l = unsafe { Text::raw(STAGE_AT.add(t.len()), STAGE - t.len()) };
+    l.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":").quoted(t.as_bytes()).str("}\n");
+    sink::write(l.as_bytes());
+}
+
 /// Side lines go to the spool first, so that a kill does not lose them.
 fn side(make: impl FnOnce(&mut Text)) {
     // SAFETY: the lock is held, so the memory is ours; side text lies in the spool.

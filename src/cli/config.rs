@@ -7,6 +7,8 @@
 //! What its lines are is the format's matter ([`memshim_format::settings`]). The library reads the file itself, and says what in it cannot
 //! be used; here is what only `run` uses. Flags go before variables, variables before the file.
 
+use super::value;
+use crate::launch::rules::Rule;
 use memshim_format::settings::{FILE, Item, Key, Value, items};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -18,6 +20,9 @@ pub struct Config {
     /// The file that the variable names, by its full path.
     pub path: Option<PathBuf>,
     pub phase_on: Vec<String>,
+    /// Rules for functions, as their variables would have them.
+    pub phase_py: Option<OsString>,
+    pub phase_sym: Option<OsString>,
     pub compiles: bool,
     pub artifacts: Vec<OsString>,
     pub out: Option<PathBuf>,
@@ -25,6 +30,8 @@ pub struct Config {
     pub off: bool,
     /// Settings of `run` that are of another kind than they should be, with what to give.
     wrong: Vec<String>,
+    /// Lines of rules that cannot be used, with what to write.
+    pub bad_rules: Vec<String>,
 }
 
 impl Config {
@@ -41,28 +48,47 @@ impl Config {
     fn of(text: &[u8]) -> Config {
         let mut config = Config::default();
         for item in items(text) {
-            let Item::Set { line, key, value } = item else { continue };
-            let good = config.take(key, value);
-            if let Err(form) = good {
-                config.wrong.push(format!(
-                    "line {line}: {} = {} is not understood; give {form}",
-                    key.name(),
-                    text_of(value).to_string_lossy()
-                ));
+            match item {
+                Item::Set { line, key, value } => {
+                    let Err(form) = config.take(key, value) else { continue };
+                    let said = format!("line {line}: {} = {} is not understood; {form}", key.name(), text_of(value).to_string_lossy());
+                    if is_of_rules(key) { config.bad_rules.push(said) } else { config.wrong.push(said) }
+                }
+                Item::Wrong { line, text, fix } if Key::ALL.iter().any(|k| is_of_rules(*k) && sets(text, *k)) => {
+                    config.bad_rules.push(format!("line {line}: `{}` is not understood; {fix}", String::from_utf8_lossy(text)));
+                }
+                // The library says so.
+                Item::Wrong { .. } => {}
             }
         }
         config
     }
 }
 
+/// Whether a setting has rules of phases.
+fn is_of_rules(key: Key) -> bool {
+    matches!(key, Key::PhaseOn | Key::PhasePy | Key::PhaseSym)
+}
+
+/// Whether a line begins with this key.
+fn sets(line: &[u8], key: Key) -> bool {
+    line.strip_prefix(key.name().as_bytes()).is_some_and(|rest| rest.trim_ascii_start().first().is_none_or(|c| *c == b'='))
+}
+
 impl Config {
     /// Takes a setting; else the form that it should have.
-    fn take(&mut self, key: Key, value: Value) -> Result<(), &'static str> {
+    fn take(&mut self, key: Key, value: Value) -> Result<(), String> {
         match (key, value) {
-            (Key::PhaseOn, _) => self.phase_on = texts(value)?.map(|t| t.to_string_lossy().into_owned()).collect(),
+            (Key::PhaseOn, _) => {
+                self.phase_on = texts(value)?.map(|t| t.to_string_lossy().into_owned()).collect();
+                let wrong = self.phase_on.iter().find_map(|rule| rule.parse::<Rule>().err());
+                return wrong.map_or(Ok(()), Err);
+            }
+            (Key::PhasePy, _) => self.phase_py = rules(value::PYTHON, value)?,
+            (Key::PhaseSym, _) => self.phase_sym = rules(value::NATIVE, value)?,
             (Key::Artifacts, _) => self.artifacts = texts(value)?.collect(),
             (Key::Compiles, Value::Truth(yes)) => self.compiles = yes,
-            (Key::Compiles, _) => return Err("true or false"),
+            (Key::Compiles, _) => return Err("give true or false".into()),
             (Key::Out, _) => self.out = Some(text_of(value)).filter(|out| !out.is_empty()).map(PathBuf::from),
             (Key::Mode, _) => self.off = text_of(value) == "off",
             _ => {}
@@ -72,9 +98,15 @@ impl Config {
 }
 
 /// The texts of a list, or one by itself.
-fn texts(value: Value) -> Result<impl Iterator<Item = OsString>, &'static str> {
+fn texts(value: Value) -> Result<impl Iterator<Item = OsString>, String> {
     let is_text = |v: Value| matches!(v, Value::Escaped(_) | Value::Plain(_));
-    if value.parts().all(is_text) { Ok(value.parts().map(text_of)) } else { Err("a list of texts between quotes") }
+    if value.parts().all(is_text) { Ok(value.parts().map(text_of)) } else { Err("give a list of texts between quotes".into()) }
+}
+
+/// Rules for functions; nothing where there are none.
+fn rules(kind: value::Rules, value: Value) -> Result<Option<OsString>, String> {
+    let text = text_of(value);
+    if text.is_empty() { Ok(None) } else { kind.check(&text).map(Some) }
 }
 
 /// As a variable has it.
@@ -94,10 +126,7 @@ mod tests {
         assert_eq!((c.phase_on, c.compiles, c.artifacts, c.off), (vec!["^a\\d,".to_owned()], true, vec!["x/**".into()], true));
         assert_eq!((c.out, c.wrong.len()), (Some("a/".into()), 0));
         let c = Config::of(b"phase_on = 3\n\ncompiles = 'yes'");
-        let want = [
-            "line 1: phase_on = 3 is not understood; give a list of texts between quotes",
-            "line 3: compiles = yes is not understood; give true or false",
-        ];
-        assert_eq!(c.wrong, want);
+        assert_eq!(c.bad_rules, ["line 1: phase_on = 3 is not understood; give a list of texts between quotes"]);
+        assert_eq!(c.wrong, ["line 3: compiles = yes is not understood; give true or false"]);
     }
 }

@@ -11,10 +11,10 @@ use crate::launch::{job, preload};
 use crate::output::{shell, units::iec};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use memshim_format::settings::{FILE, Key};
+use memshim_format::settings::{FILE, Key, RUN};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 EXAMPLES
@@ -87,12 +87,12 @@ pub struct Run {
     max: Option<u64>,
 
     /// Python functions that are phases: module:function, both globs, such as pyscf.scf.hf:SCF.scf or run:*; may be given several times
-    #[arg(long, value_name = "RULE,…")]
+    #[arg(long, value_name = "RULE,…", value_parser = OsStringValueParser::new().try_map(|t| value::python_rules(&t)))]
     phase_py: Vec<OsString>,
 
     /// Functions of libraries and of the program that are phases: object:function, both globs, such as libblas.so*:dgemm_ or plugin.so:*;
     /// may be given several times
-    #[arg(long, value_name = "RULE,…", value_parser = OsStringValueParser::new().try_map(|t| value::rules(&t)))]
+    #[arg(long, value_name = "RULE,…", value_parser = OsStringValueParser::new().try_map(|t| value::native_rules(&t)))]
     phase_sym: Vec<OsString>,
 
     /// A line printed by the program that fits begins a phase and ends the one before; with `start:`, `end:` or `mark:` in front it only
@@ -149,12 +149,13 @@ enum Children {
 impl Run {
     pub fn execute(self) -> anyhow::Result<u8> {
         let config = Config::read();
+        let rules = self.rules(&config)?;
         let plan = Plan {
             out: self.out_pattern(&config),
-            variables: self.variables(&config),
+            variables: self.variables(&config, !rules.is_empty()),
             off: self.is_off(&config),
             library: preload::find_library()?,
-            watch: self.watch(&config),
+            watch: self.watch(&config, rules),
             artifacts: self.artifacts(&config)?,
             argv: self.command,
         };
@@ -192,21 +193,38 @@ impl Run {
         }
     }
 
-    /// What to look for in the output: rules of the flags, of the variable (a line each), of the file.
-    fn watch(&self, config: &Config) -> Watch {
+    /// The rules for lines of output: those of the flags, of the variable (a line each), of the file. One that cannot be used, of these or of
+    /// the rules for functions, is an error: a run without its phases would be in vain.
+    fn rules(&self, config: &Config) -> anyhow::Result<Vec<Rule>> {
         let set = variable(Key::PhaseOn).unwrap_or_default();
         let set = set.to_string_lossy();
-        let of_variable = set.lines().map(str::trim).filter(|l| !l.is_empty()).map(|l| ("MEMSHIM_PHASE_ON", l));
-        let of_file = config.phase_on.iter().map(|l| ("phase_on of MEMSHIM_CONFIG", l.as_str()));
         let mut rules = self.phase_on.clone();
-        for (from, text) in of_variable.chain(of_file) {
-            match text.parse() {
-                Ok(rule) => rules.push(rule),
-                Err(why) => eprintln!("memshim: {from}={text} is not understood: {why}. It is left out."),
+        for text in set.lines().map(str::trim).filter(|l| !l.is_empty()) {
+            rules.push(text.parse().map_err(|why| not_understood(&format!("{}={text}", Key::PhaseOn.variable()), why))?);
+        }
+        let functions = [(Key::PhasePy, value::PYTHON, &self.phase_py), (Key::PhaseSym, value::NATIVE, &self.phase_sym)];
+        for (key, kind, flags) in functions {
+            let given = joined(flags).map(|list| (format!("--{}", key.name().replace('_', "-")), list));
+            let of_variable = || variable(key).map(|list| (format!("{}={}", key.variable(), list.display()), list));
+            if let Some((from, list)) = given.or_else(of_variable) {
+                kind.check(&list).map_err(|why| not_understood(&from, why))?;
             }
         }
-        let compiles = variable(Key::Compiles).map_or(config.compiles, |set| set == "1");
-        Watch { rules: Rules(rules), compiles: self.compiles || compiles }
+        if let Some(line) = config.bad_rules.first() {
+            let path = config.path.as_deref().unwrap_or(Path::new("")).display();
+            anyhow::bail!("{FILE}={path}, {line}. Nothing was started");
+        }
+        rules.extend(config.phase_on.iter().filter_map(|rule| rule.parse().ok()));
+        Ok(rules)
+    }
+
+    /// What to look for in the output.
+    fn watch(&self, config: &Config, rules: Vec<Rule>) -> Watch {
+        Watch { rules: Rules(rules), compiles: self.compiles(config) }
+    }
+
+    fn compiles(&self, config: &Config) -> bool {
+        self.compiles || variable(Key::Compiles).map_or(config.compiles, |set| set == "1")
     }
 
     fn artifacts(&self, config: &Config) -> anyhow::Result<Vec<Glob>> {
@@ -219,7 +237,8 @@ impl Run {
 
     /// Variables for the shim, in forms that need no unit table to read: bytes, and whole microseconds. The file by its full path: what the
     /// program starts elsewhere finds it too.
-    fn variables(&self, config: &Config) -> Vec<(&'static str, OsString)> {
+    /// `rules`: there are some for lines of output.
+    fn variables(&self, config: &Config, rules: bool) -> Vec<(&'static str, OsString)> {
         let number = |n: Option<u64>| n.map(|n| OsString::from(n.to_string()));
         let all = [
             (Key::Mode, self.mode.map(word)),
@@ -237,8 +256,15 @@ impl Run {
             (Key::PhaseSym, joined(&self.phase_sym)),
         ];
         let set = all.into_iter().filter_map(|(key, v)| v.map(|v| (key.variable(), v)));
-        set.chain(config.path.clone().map(|path| (FILE, path.into_os_string()))).collect()
+        let uses = [Key::Compiles, Key::Artifacts].into_iter().any(|key| variable(key).is_some());
+        let uses = uses || rules || config.compiles || !config.artifacts.is_empty();
+        let uses = uses.then(|| (RUN, "1".into()));
+        set.chain(config.path.clone().map(|path| (FILE, path.into_os_string()))).chain(uses).collect()
     }
+}
+
+fn not_understood(what: &str, why: String) -> anyhow::Error {
+    anyhow::anyhow!("{what} is not understood: {why}. Nothing was started")
 }
 
 /// A flag that was given several times, as a list.
@@ -320,13 +346,15 @@ mod tests {
 
     #[test]
     fn flags_become_the_variables_of_the_same_name() {
-        let rules = parse(&["--phase-py", "a:b,c:*", "--phase-py", "d:e", "--", "x"]).variables(&Config::default());
+        let rules = parse(&["--phase-py", "a:b,c:*", "--phase-py", "d:e", "--", "x"]).variables(&Config::default(), false);
         assert_eq!(rules, [("MEMSHIM_PHASE_PY", OsString::from("a:b,c:*,d:e"))]);
-        let rules = parse(&["--phase-sym", "lib*.so*:f*,x:ns::g", "--phase-sym", "y:*", "--", "x"]).variables(&Config::default());
+        let rules = parse(&["--phase-sym", "lib*.so*:f*,x:ns::g", "--phase-sym", "y:*", "--", "x"]).variables(&Config::default(), false);
         assert_eq!(rules, [("MEMSHIM_PHASE_SYM", OsString::from("lib*.so*:f*,x:ns::g,y:*"))]);
-        assert!(Only::try_parse_from(["run", "--phase-sym", "dgemm_", "--", "x"]).is_err());
+        for flag in ["--phase-sym", "--phase-py"] {
+            assert!(Only::try_parse_from(["run", flag, "dgemm_", "--", "x"]).is_err());
+        }
         let run = parse(&["--mode", "full", "--interval", "0.1s", "--big", "64KiB", "--children", "skip", "--python-alloc", "--", "x"]);
-        let v: Vec<_> = run.variables(&Config::default()).into_iter().map(|(k, v)| format!("{k}={}", v.display())).collect();
+        let v: Vec<_> = run.variables(&Config::default(), false).into_iter().map(|(k, v)| format!("{k}={}", v.display())).collect();
         assert_eq!(
             v,
             ["MEMSHIM_MODE=full", "MEMSHIM_INTERVAL=100000us", "MEMSHIM_BIG=65536", "MEMSHIM_CHILDREN=skip", "MEMSHIM_PYTHON_ALLOC=1"]

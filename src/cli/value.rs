@@ -39,16 +39,51 @@ pub fn globs(text: &OsStr) -> Result<OsString, String> {
     Err(format!("no name in `{}`: write names of programs, 'python*,solver' for example", text.display()))
 }
 
-/// Rules for functions that are to be phases, `where:what` each.
-pub fn rules(text: &OsStr) -> Result<OsString, String> {
-    match phase::rules(text.as_bytes()).find(|rule| phase::colon(rule).is_none()) {
-        None if phase::rules(text.as_bytes()).next().is_some() => Ok(text.to_owned()),
-        None => Err(format!("no rule in `{}`: write object:function, 'libblas.so*:dgemm_' for example", text.display())),
-        Some(rule) => {
+/// Rules for functions that are to be phases, `where:what` each: of which kind, and what they look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    form: &'static str,
+    example: &'static str,
+    /// What goes in front of a part that stands alone.
+    other: &'static str,
+}
+
+/// Of Python functions.
+pub const PYTHON: Rules = Rules { form: "module:function", example: "pyscf.scf.hf:SCF.scf", other: "*" };
+/// Of native ones.
+pub const NATIVE: Rules = Rules { form: "object:function", example: "libblas.so*:dgemm_", other: "plugin.so" };
+
+impl Rules {
+    /// Whether all of a list can be taken.
+    pub fn check(self, text: &OsStr) -> Result<OsString, String> {
+        let Rules { form, example, other } = self;
+        let all: Vec<&[u8]> = phase::rules(text.as_bytes()).collect();
+        if let Some(rule) = all.iter().find(|rule| phase::colon(rule).is_none()) {
             let rule = String::from_utf8_lossy(rule);
-            Err(format!("`{rule}` is no rule: write object:function, both globs, 'libblas.so*:dgemm_' or 'plugin.so:{rule}' for example"))
+            let alone = rule.trim_matches(':');
+            return Err(format!("`{rule}` is no rule: write {form}, both globs, '{example}' or '{other}:{alone}' for example"));
         }
+        if all.is_empty() {
+            return Err(format!("no rule in `{}`: write {form}, '{example}' for example", text.display()));
+        }
+        if all.len() > phase::RULES_MOST || all.iter().map(|r| r.len()).sum::<usize>() > phase::RULES_TEXT {
+            let (most, bytes) = (phase::RULES_MOST, phase::RULES_TEXT);
+            return Err(format!(
+                "there are more rules than are taken: write {most} at most, of {bytes} bytes together; globs join several"
+            ));
+        }
+        Ok(text.to_owned())
     }
+}
+
+/// See [`PYTHON`].
+pub fn python_rules(text: &OsStr) -> Result<OsString, String> {
+    PYTHON.check(text)
+}
+
+/// See [`NATIVE`].
+pub fn native_rules(text: &OsStr) -> Result<OsString, String> {
+    NATIVE.check(text)
 }
 
 /// A sampling interval in nanoseconds, within what the shim takes.
@@ -69,8 +104,10 @@ mod tests {
             (interval("x"), interval("100ms").is_ok() && interval("1s").is_ok() && interval("5m").is_ok()),
             (interval("250us"), interval("100ms").is_ok() && interval("1s").is_ok()),
             (some_bytes("0"), some_bytes("1").is_ok() && some_bytes("512KiB").is_ok()),
-            (rules(OsStr::new("dgemm_")).map(|_| 0), rules(OsStr::new("libblas.so*:dgemm_,plugin.so:dgemm_")).is_ok()),
-            (rules(OsStr::new(",")).map(|_| 0), rules(OsStr::new("libblas.so*:dgemm_")).is_ok()),
+            (native_rules(OsStr::new("dgemm_")).map(|_| 0), native_rules(OsStr::new("libblas.so*:dgemm_,plugin.so:dgemm_")).is_ok()),
+            (python_rules(OsStr::new("solve")).map(|_| 0), python_rules(OsStr::new("pyscf.scf.hf:SCF.scf,*:solve")).is_ok()),
+            (python_rules(OsStr::new(&"a:b,".repeat(65))).map(|_| 0), python_rules(OsStr::new(&"a:b,".repeat(64))).is_ok()),
+            (native_rules(OsStr::new(",")).map(|_| 0), native_rules(OsStr::new("libblas.so*:dgemm_")).is_ok()),
             (rows("0").map(|n| n as u64), rows("1").is_ok()),
         ] {
             assert!(advice.unwrap_err().contains("write ") && taken);

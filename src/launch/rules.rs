@@ -25,9 +25,18 @@ impl std::str::FromStr for Rule {
         if pattern.is_empty() {
             return Err("an empty expression fits every line; give what the line says, such as 'SCF cycle (\\d+)'".into());
         }
-        let regex = RegexBuilder::new(pattern).size_limit(16 << 20).build().map_err(|e| e.to_string())?;
+        let regex = RegexBuilder::new(pattern).size_limit(16 << 20).build().map_err(|e| in_one_line(&e.to_string()))?;
         Ok(Rule { what, regex })
     }
+}
+
+/// What is wrong with an expression, without the drawing of where, and what to write.
+fn in_one_line(error: &str) -> String {
+    let last = error.lines().last().unwrap_or(error).trim();
+    let why = last.strip_prefix("error: ").unwrap_or(last);
+    format!(
+        "{why}; write a regular expression such as 'SCF cycle (\\d+)', and a backslash in front of a sign that means itself: \\( \\[ \\* \\."
+    )
 }
 
 /// What a rule found in a line.

@@ -73,6 +73,12 @@ keys! {
 /// The variable that names the file.
 pub const FILE: &str = "MEMSHIM_CONFIG";
 
+/// The variable by which `memshim run` says that it uses the settings that are its own ([`Key::is_of_run`]).
+pub const RUN: &str = "MEMSHIM_RUN";
+/// What a note says of one of them that nobody used, after its name.
+pub const OF_RUN: &str =
+    " has no effect here: it is of `memshim run`, which watches from outside. Start the program with `memshim run -- …`";
+
 impl Key {
     /// The setting of a key of the file.
     pub fn of(name: &[u8]) -> Option<Key> {
@@ -90,6 +96,9 @@ impl Key {
 pub struct Keys(u32);
 
 impl Keys {
+    /// The empty set.
+    pub const NONE: Keys = Keys(0);
+
     /// Puts one in; false: it was in it.
     pub fn add(&mut self, key: Key) -> bool {
         let new = !self.has(key);

@@ -3,7 +3,7 @@
 
 use super::{From, Texts, complain, place, setting, short};
 use crate::sys;
-use memshim_format::settings::{FILE, Item, Keys, items};
+use memshim_format::settings::{FILE, Item, Keys, Value, items};
 
 /// A file of settings that is larger is none.
 const MOST: usize = 1 << 18;
@@ -34,8 +34,6 @@ pub unsafe fn read<'a>(path: &[u8], set: Keys, memory: &'a mut Memory, texts: &m
     let (text, values) = match text {
         Ok(halves) => halves,
         Err(why) => {
-            // SAFETY: the caller's promise.
-            unsafe { super::CONFIG.file_left_out = Some(why) };
             return complain(|t| {
                 t.str(FILE).str("=").bytes(path).str(": ").str(why).str(". The file is left out.");
             });
@@ -61,6 +59,10 @@ pub unsafe fn read<'a>(path: &[u8], set: Keys, memory: &'a mut Memory, texts: &m
                     // SAFETY: the caller's promise.
                     unsafe { setting(key, value, From::Line(path, line), texts) };
                 }
+            }
+            Item::Set { key, value, .. } if key.is_of_run() && !matches!(value, Value::Truth(false)) => {
+                // SAFETY: the caller's promise.
+                unsafe { super::CONFIG.of_run_in_file.add(key) };
             }
             Item::Set { .. } => {}
         }
