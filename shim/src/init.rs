@@ -58,10 +58,10 @@ pub fn enter() -> *mut Hot {
         unsafe {
             if phase == 0 {
                 if PHASE.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
-                    begin();
+                    sys::set_up(|| begin());
                 }
             } else if *ALIVE == 0 && PHASE.compare_exchange(2, 1, AcqRel, Relaxed).is_ok() {
-                begin_child();
+                sys::set_up(|| begin_child());
             }
         }
         let mut hot = core::ptr::null_mut();

@@ -45,14 +45,17 @@ static mut TEXT: [u8; 2560] = [0; 2560];
 impl Kept {
     unsafe fn open(path: Path) -> Kept {
         // SAFETY: the caller's zero-terminated path.
-        let fd = sys::move_high(unsafe { sys::openat(libc::AT_FDCWD, path, libc::O_RDONLY, 0) });
+        let fd = unsafe { sys::openat(libc::AT_FDCWD, path, libc::O_RDONLY, 0) };
+        let fd = if sys::has_few_descriptors() { fd } else { sys::move_high(fd) };
         Kept { fd, id: sys::identity(fd), path: core::ptr::null() }
     }
 
     /// A file whose path stays valid.
     unsafe fn of_process(path: &'static CStr) -> Kept {
+        let path: Path = path.as_ptr().cast();
         // SAFETY: zero-terminated.
-        unsafe { Kept { path: path.as_ptr().cast(), ..Kept::open(path.as_ptr().cast()) } }
+        let found = if sys::has_few_descriptors() { NONE } else { unsafe { Kept::open(path) } };
+        Kept { path, ..found }
     }
 
     /// Reads from the start into the shared buffer.
@@ -67,6 +70,10 @@ impl Kept {
                 return b"";
             }
             let n = sys::pread(self.fd, buf.as_mut_ptr(), buf.len(), 0).max(0) as usize;
+            if sys::has_few_descriptors() {
+                sys::close(self.fd);
+                self.fd = -1;
+            }
             buf.get(..n).unwrap_or(b"")
         }
     }
@@ -93,7 +100,10 @@ pub fn open() {
         PEAK = 0;
         PEAK_AT = 0;
         PEAK_COST = 0;
-        open_cgroup();
+        // Its files lie at names that are not kept: they would have to stay open.
+        if !sys::has_few_descriptors() {
+            open_cgroup();
+        }
     }
 }
 

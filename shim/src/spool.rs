@@ -167,6 +167,7 @@ pub fn back(off: usize, len: usize) -> bool {
                 return false;
             }
             let r = sys!(libc::SYS_fallocate, SPOOL.fd, 0, off, len);
+            rest();
             if r < 0 {
                 sys::swallow(libc::SIGXFSZ);
                 return false;
@@ -174,6 +175,17 @@ pub fn back(off: usize, len: usize) -> bool {
         }
         SPOOL.bytes += len as u64;
         true
+    }
+}
+
+/// Its descriptor is not needed for now.
+pub fn rest() {
+    // SAFETY: the fd is checked to be ours.
+    unsafe {
+        if sys::has_few_descriptors() && SPOOL.fd >= 0 && sys::identity(SPOOL.fd) == SPOOL.id {
+            sys::close(SPOOL.fd);
+            SPOOL.fd = -1;
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! Results are the kernel's: negative numbers are −errno.
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::c_int;
 
 /// Bytes of a page.
@@ -175,24 +176,83 @@ pub fn identity(fd: c_int) -> (u64, u64) {
     if unsafe { sys!(libc::SYS_fstat, fd, &raw mut st) } < 0 { (0, 0) } else { (st.st_dev, st.st_ino) }
 }
 
-/// Moves `fd` to a number that programs do not reach for: 1000 and above, or the top of what the limit allows.
+/// A process is being set up: one thread exists.
+static SETTING_UP: AtomicBool = AtomicBool::new(false);
+/// So few descriptors are allowed that ours are in the program's way: what can be opened again is not kept open.
+static FEW: AtomicBool = AtomicBool::new(false);
+/// Limits up to which that is so.
+const FEW_ARE: u64 = 64;
+/// Our descriptors begin here where the limit allows, and take no more numbers than this.
+const HIGH: u64 = 1000;
+const OURS: u64 = 24;
+
+/// The limit on descriptors: the one that holds, and what it may be raised to.
+fn descriptor_limits() -> [u64; 2] {
+    let mut lim = [0u64; 2];
+    // SAFETY: lim is a struct rlimit64.
+    unsafe { sys!(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, 0, lim.as_mut_ptr()) };
+    lim
+}
+
+/// Sets a process up, with one thread.
+pub fn set_up(work: impl FnOnce()) {
+    let [soft, hard] = descriptor_limits();
+    FEW.store(hard <= FEW_ARE && soft <= FEW_ARE, Relaxed);
+    SETTING_UP.store(true, Relaxed);
+    work();
+    SETTING_UP.store(false, Relaxed);
+}
+
+/// Whether what can be opened again is to be closed after its use.
+pub fn has_few_descriptors() -> bool {
+    FEW.load(Relaxed)
+}
+
+/// Moves `fd` to a number that programs do not reach for: beyond what they may have, where the limit can be raised for a moment and nobody sees it,
+/// else 1000 and above, or the top of what the limit allows.
 pub fn move_high(fd: c_int) -> c_int {
     if fd < 0 {
         return fd;
     }
-    let mut lim = [0u64; 2];
-    // SAFETY: lim is a struct rlimit64.
-    unsafe { sys!(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, 0, lim.as_mut_ptr()) };
-    let [soft, _] = lim;
-    let mut from = if soft > 1040 { 1000 } else { soft.saturating_sub(24) };
-    while from > 2 {
+    let [soft, hard] = descriptor_limits();
+    let moved = |from: u64| {
         // SAFETY: duplicating an fd has no memory effects.
         let n = unsafe { sys!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, from) } as c_int;
         if n >= 0 {
             close(fd);
-            return n;
         }
-        from /= 2;
+        n
+    };
+    let beyond = soft.max(HIGH);
+    if SETTING_UP.load(Relaxed) && soft <= 4 * HIGH && hard >= beyond + OURS {
+        let set = |soft: u64| {
+            let lim = [soft, hard];
+            // SAFETY: lim is a struct rlimit64.
+            unsafe { sys!(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, lim.as_ptr(), 0) }
+        };
+        if set(beyond + OURS) == 0 {
+            let n = moved(beyond);
+            set(soft);
+            if n >= 0 {
+                return n;
+            }
+        }
+    }
+    let mut from = if soft > HIGH + 40 { HIGH } else { soft.saturating_sub(OURS) };
+    while from > OURS {
+        match moved(from) {
+            n if n >= 0 => return n,
+            _ => from /= 2,
+        }
+    }
+    // From the last number down: the lowest are those that the program gets next.
+    let mut last = soft.min(2 * OURS);
+    while last > fd as u64 + 1 {
+        last -= 1;
+        match moved(last) {
+            n if n >= 0 => return n,
+            _ => {}
+        }
     }
     fd
 }

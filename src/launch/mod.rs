@@ -8,6 +8,7 @@ pub mod bystander;
 pub mod capabilities;
 pub mod cgroup;
 pub mod claim;
+pub mod descriptors;
 pub mod elf;
 pub mod inherited;
 pub mod job;

@@ -4,6 +4,7 @@
 //! the variables in their old order. One of the places of the command with `unsafe` (a `pre_exec` closure).
 #![allow(unsafe_code)]
 
+use super::descriptors::Given;
 use super::inherited;
 use nix::libc;
 use std::ffi::{CString, OsStr, OsString};
@@ -20,21 +21,21 @@ pub struct Output<'a> {
     pub stderr: Option<&'a OwnedFd>,
 }
 
-/// Starts `argv` with `env` and nothing else changed. Errors are those of fork and exec, with their errno.
-pub fn spawn(argv: &[OsString], env: &[(OsString, OsString)], output: Output) -> io::Result<Child> {
-    match start(argv, env, output) {
+/// Starts `argv` with `env`, the limit on descriptors that was given, and nothing else changed. Errors are those of fork and exec, with their errno.
+pub fn spawn(argv: &[OsString], env: &[(OsString, OsString)], output: Output, limit: Given) -> io::Result<Child> {
+    match start(argv, env, output, limit) {
         // A script without a `#!` line: what every shell (and execvp) does is to give it to /bin/sh.
         Err(e) if e.raw_os_error() == Some(libc::ENOEXEC) => {
             let Some(path) = find_program(&argv[0], env) else { return Err(e) };
             let mut with_sh = vec![OsString::from("/bin/sh"), path.into_os_string()];
             with_sh.extend_from_slice(&argv[1..]);
-            start(&with_sh, env, output)
+            start(&with_sh, env, output, limit)
         }
         other => other,
     }
 }
 
-fn start(argv: &[OsString], env: &[(OsString, OsString)], output: Output) -> io::Result<Child> {
+fn start(argv: &[OsString], env: &[(OsString, OsString)], output: Output, limit: Given) -> io::Result<Child> {
     let args: Vec<CString> = argv.iter().map(|a| c_string(a)).collect::<io::Result<_>>()?;
     let vars: Vec<CString> = env
         .iter()
@@ -54,13 +55,14 @@ fn start(argv: &[OsString], env: &[(OsString, OsString)], output: Output) -> io:
     if let Some(end) = output.stderr {
         command.stderr(end.try_clone()?);
     }
-    // SAFETY: between fork and exec only close, signal and execvpe run. execvpe of nix allocates two arrays of pointers, which is
+    // SAFETY: between fork and exec only close, setrlimit, signal and execvpe run. execvpe of nix allocates two arrays of pointers, which is
     // sound here: this process has no other thread yet (the signal thread starts after the target), so no allocator lock can be held.
     unsafe {
         command.pre_exec(move || {
             for &fd in &closed {
                 libc::close(fd);
             }
+            limit.restore();
             if ignore_sigpipe {
                 libc::signal(libc::SIGPIPE, libc::SIG_IGN);
             }

@@ -10,7 +10,7 @@ use super::relay::{Relay, Watch};
 use super::side::{SideFile, Whose};
 use super::signals::Signals;
 use super::watch::{self, Ended, Seen};
-use super::{job, outside, preload, proc, spawn};
+use super::{descriptors, job, outside, preload, proc, spawn};
 use crate::trace::{family, recover};
 use nix::libc;
 use serde_json::Value;
@@ -61,9 +61,9 @@ pub struct Outcome {
 pub enum StartError {
     #[error("{0}: command not found")]
     NotFound(String),
-    #[error("{0}: cannot be run: {1}")]
+    #[error("{0}: cannot be run: {why}", why = descriptors::said(.1))]
     NotRunnable(String, io::Error),
-    #[error("cannot watch signals: {0}")]
+    #[error("cannot watch signals: {why}", why = descriptors::said(.0))]
     Signals(io::Error),
 }
 
@@ -84,19 +84,20 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     // A folder that cannot be made is the shim's trouble to report: the target runs anyway.
     let _ = std::fs::create_dir_all(pattern::fixed_folder(&out));
 
+    let given = descriptors::raise();
     let cgroup = Cgroup::of("self");
     let before = cgroup.as_ref().map(Cgroup::read).unwrap_or_default();
     let mut relay = (!plan.watch.is_idle()).then(|| Relay::start(&plan.watch)).transpose().unwrap_or_else(|e| {
-        eprintln!("memshim: cannot stand between the program and its output: {e}; it runs unwatched");
+        eprintln!("memshim: cannot stand between the program and its output: {}; it runs unwatched", descriptors::said(&e));
         None
     });
     let mut artifacts =
         (!plan.artifacts.is_empty()).then(|| Artifacts::watch(plan.artifacts.clone(), &out)).transpose().unwrap_or_else(|e| {
-            eprintln!("memshim: cannot watch files: {e}; none will be noted");
+            eprintln!("memshim: cannot watch files: {}; none will be noted", descriptors::said(&e));
             None
         });
     // Reaped at the very end: what was waited for counts in our rusage.
-    let mut bystander = Bystander::start();
+    let mut bystander = if descriptors::are_few() { None } else { Bystander::start() };
     let names = Names::of_child(0, &plan.argv[0], &job::real_environment);
     let mut claim = Claim::settle(&out, &names, recorded_in(&plan.library).as_deref());
     if let Some((path, writer)) = &claim.taken {
@@ -114,7 +115,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     let signals = Signals::install().map_err(StartError::Signals)?;
     let began = outside::monotonic_ns();
     let ends = spawn::Output { stdout: relay.as_ref().and_then(|r| r.end_for(1)), stderr: relay.as_ref().and_then(|r| r.end_for(2)) };
-    let mut child = spawn::spawn(&plan.argv, &env, ends).map_err(|e| start_error(&plan.argv, &env, e))?;
+    let mut child = spawn::spawn(&plan.argv, &env, ends, given).map_err(|e| start_error(&plan.argv, &env, e))?;
     let pid = child.id() as i32;
     let mut start_ticks = None;
     let over = Arc::new(AtomicBool::new(false));

@@ -160,7 +160,8 @@ impl Nodes {
             if SPOOL.in_file && !self.private {
                 let grown = spool::is_open()
                     && sys!(libc::SYS_ftruncate, SPOOL.fd, TABLE_OFF + len) == 0
-                    && spool::back(TABLE_OFF + self.mapped, len - self.mapped);
+                    && spool::back(TABLE_OFF + self.mapped, len - self.mapped)
+                    && spool::is_open();
                 let at = match (grown, self.mapped) {
                     (false, _) => -1,
                     (true, 0) => {
@@ -168,6 +169,7 @@ impl Nodes {
                     }
                     (true, old) => sys!(libc::SYS_mremap, self.base, old, len, libc::MREMAP_MAYMOVE),
                 };
+                spool::rest();
                 if at > 0 {
                     sys!(libc::SYS_madvise, at, len, libc::MADV_RANDOM);
                     (self.base, self.mapped) = (at as *mut u64, len);
