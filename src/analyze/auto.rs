@@ -4,7 +4,7 @@
 //! neighbouring lines are joined as long as the joined one does, the best join first. What is cut is the curve that was sampled, so times
 //! are as fine as the samples.
 
-use super::report::{Latency, Phase, Sample};
+use super::report::{Heap, Latency, Phase, Rss, Sample, ShortPeak};
 use crate::model::units::Bytes;
 
 /// Of the curve's range.
@@ -52,6 +52,32 @@ pub fn phases(samples: &[Sample], end_s: f64, inside: bool) -> Vec<Phase> {
             Phase { sampled: Some((samples[from].t_s, until(to))), ..phase(&samples[from..=to], course, end_s, inside) }
         })
         .collect()
+}
+
+/// Peaks above this share of what phases of the curve show, and by so many bytes, are in none of them.
+const ABOVE: f64 = 1.10;
+const ABOVE_BYTES: u64 = 1 << 20;
+
+/// The peaks that the phases of the curve do not have: shorter than the time between two samples. `end_s`: the run's.
+pub fn short_peaks(phases: &[Phase], heap: &Heap, rss: &Rss, inside: bool) -> Vec<ShortPeak> {
+    if phases.is_empty() || phases.iter().any(|p| p.source != "auto") {
+        return Vec::new();
+    }
+    let shown = |of: fn(&Phase) -> Option<Bytes>| phases.iter().filter_map(of).max().unwrap_or_default();
+    let high = |peak: Bytes, shown: Bytes| peak.0 as f64 > shown.0 as f64 * ABOVE && peak.0 > shown.0 + ABOVE_BYTES;
+    let mut all = Vec::new();
+    let heap_shown = shown(|p| p.heap_peak_bytes);
+    if inside && high(heap.peak_bytes, heap_shown) {
+        let at_s = heap.peak_at_s;
+        let phase = at_s.and_then(|t| phases.iter().position(|p| p.begin_s <= t && t <= p.end_s));
+        all.push(ShortPeak { of: "heap", peak_bytes: heap.peak_bytes, at_s, phase, shown_bytes: heap_shown });
+    }
+    let rss_peak = rss.hwm_bytes.max(rss.outside_hwm_bytes).unwrap_or_default();
+    let rss_shown = shown(|p| p.rss_peak_bytes);
+    if rss_shown.0 > 0 && high(rss_peak, rss_shown) {
+        all.push(ShortPeak { of: "resident", peak_bytes: rss_peak, at_s: None, phase: None, shown_bytes: rss_shown });
+    }
+    all
 }
 
 /// Straight lines from point to point that stay within `most` of all points.
@@ -152,5 +178,21 @@ mod tests {
         assert!(phases(&curve(&[1, 2, 3, 4, 5, 6]), 6.0, true).is_empty());
         assert!(phases(&curve(&[0, 100, 0, 100]), 0.1, true).is_empty());
         assert!(phases(&curve(&[0, 100]), 5.0, true).is_empty());
+    }
+
+    #[test]
+    fn a_peak_that_no_sample_saw_is_told_apart() {
+        let levels = [10, 10, 10, 60, 110, 110, 110, 110];
+        let phases = phases(&curve(&levels), 8.0, true);
+        let heap = |mib: u64| Heap { peak_bytes: Bytes(mib << 20), peak_at_s: Some(1.5), ..Heap::default() };
+        let resident = |mib: u64| Rss { hwm_bytes: Some(Bytes(mib << 20)), ..Rss::default() };
+        let found = short_peaks(&phases, &heap(900), &resident(2000), true);
+        let of_heap =
+            ShortPeak { of: "heap", peak_bytes: Bytes(900 << 20), at_s: Some(1.5), phase: Some(0), shown_bytes: Bytes(110 << 20) };
+        assert_eq!((found, phases[0].name.as_str()), (vec![of_heap], "plateau"), "resident memory was not sampled");
+        assert_eq!(short_peaks(&phases, &heap(115), &resident(0), true), [], "near to what they show");
+        assert_eq!(short_peaks(&phases, &heap(900), &resident(0), false), [], "the heap was not seen");
+        let told = Phase { source: "api", ..phases[0].clone() };
+        assert_eq!(short_peaks(&[told], &heap(900), &resident(0), true), [], "told phases have their peaks");
     }
 }

@@ -74,6 +74,8 @@ pub struct Run {
     /// Those that somebody told of, else what the curve of the memory was cut into, in the order in which they began first; then the process's
     /// own (source `process`).
     pub phases: Vec<Phase>,
+    /// Of phases that the curve was cut into: peaks that are in none of them.
+    pub short_peaks: Vec<ShortPeak>,
     pub marks: Vec<Mark>,
     /// What compilers said in the output (`memshim run --compiles`), what took longest first.
     pub compiles: Vec<Compile>,

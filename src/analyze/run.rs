@@ -55,6 +55,10 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     phases.extend(own);
     left::complete(&image, &mut phases, names, frames, options);
     let sites = sites::sites(&image, &phases, names, frames, options);
+    let heap = heap::heap(&image, mode, options);
+    let rss = rss::rss(&image, &maps, inside);
+    let told: Vec<_> = phases.iter().filter(|p| !phases::is_of_process(p)).cloned().collect();
+    let short_peaks = auto::short_peaks(&told, &heap, &rss, inside);
     Run {
         sites: sites.sites,
         sites_total: Known::new(sites.sums, inside),
@@ -76,8 +80,8 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         wall_s,
         cpu_s: cpu::seconds(&image),
         allocator: h.allocator.0.clone(),
-        heap: Known::new(heap::heap(&image, mode, options), inside),
-        rss: rss::rss(&image, &maps, inside),
+        heap: Known::new(heap, inside),
+        rss,
         maps: Known::new(maps, inside),
         gpu: gpu::gpu(&image),
         children: Children {
@@ -89,6 +93,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         compiles: compiles::compiles(&image),
         artifacts,
         phases,
+        short_peaks,
         advice: Vec::new(),
         threads: threads(&image),
         threads_total: inside.then_some(image.threads_total),

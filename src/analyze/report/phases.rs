@@ -165,3 +165,17 @@ pub struct Mark {
     pub name: String,
     pub source: &'static str,
 }
+
+/// A peak that is in none of the phases which the curve was cut into: shorter than the time between two samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ShortPeak {
+    /// `heap` or `resident`.
+    pub of: &'static str,
+    pub peak_bytes: Bytes,
+    /// `null`: only the kernel's high-water mark tells of it.
+    pub at_s: Option<f64>,
+    /// Index in `phases` of the one that was on then.
+    pub phase: Option<usize>,
+    /// The most that any of them shows.
+    pub shown_bytes: Bytes,
+}

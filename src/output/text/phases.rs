@@ -1,12 +1,14 @@
 //! The phases of a run: what each needed, what it left behind, what it needed only meanwhile.
 
+mod names;
+
 use super::{Page, Whose, peak_resident};
 use crate::analyze::phases::is_of_process;
 use crate::analyze::report::{Phase, Run};
 use crate::analyze::views::label;
 use crate::model::units::Bytes;
 use crate::output::shell;
-use crate::output::table::{Table, cut};
+use crate::output::table::Table;
 use crate::output::units::{count, iec, iec_signed, percent, seconds};
 use std::collections::HashSet;
 
@@ -75,10 +77,30 @@ pub fn all(page: &mut Page, whose: &Whose) {
     if told.len() + own.len() > shown.len() {
         page.say("", format!("and {} that took less time (all in --json)", count((told.len() + own.len() - shown.len()) as u64)));
     }
+    short_peaks(page, run);
     left(page, &shown, run);
     steps(page, run);
     whose.others(page);
     page.gap();
+}
+
+/// Peaks that no phase of the curve has, with their instants.
+fn short_peaks(page: &mut Page, run: &Run) {
+    for p in &run.short_peaks {
+        let phase = p.phase.and_then(|at| run.phases.get(at));
+        let during = phase.map_or(String::new(), |of| format!(" (in `{}`, {} to {})", of.name, seconds(of.begin_s), seconds(of.end_s)));
+        let when = match p.at_s {
+            Some(t) => format!("at {}{during}", seconds(t)),
+            None => "between two looks, nobody knows when".into(),
+        };
+        let line = format!(
+            "not in them: the {} peak of {} {when}, too short for the curve, which shows {} at most; MEMSHIM_INTERVAL looks more often",
+            p.of,
+            iec(p.peak_bytes.0),
+            iec(p.shown_bytes.0)
+        );
+        page.warn("", line);
+    }
 }
 
 /// Whether bytes are a part of others that is worth a line.
@@ -101,9 +123,8 @@ fn matters(p: &Phase, run: &Run) -> bool {
 fn table(shown: &[&Phase], columns: &[Column]) -> Table {
     let mut t = Table::new();
     t.row(["phase"].into_iter().chain(columns.iter().map(|(title, _)| *title)));
-    for p in shown {
-        let name = format!("{}{}", "  ".repeat((p.path.len() - 1).min(6)), p.name);
-        t.row([cut(&name, NAME_WIDTH)].into_iter().chain(columns.iter().map(|(_, of)| of(p).unwrap_or_else(|| "–".into()))));
+    for (p, name) in shown.iter().zip(names::shown(shown, NAME_WIDTH)) {
+        t.row([name].into_iter().chain(columns.iter().map(|(_, of)| of(p).unwrap_or_else(|| "–".into()))));
     }
     t
 }
