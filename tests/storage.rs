@@ -161,3 +161,34 @@ fn a_cap_holds_for_all_processes_of_a_run_together() {
         }
     }
 }
+
+/// Why calls of a forked child are lost on a full disk is said in words of the reader's, whichever part of it had no room.
+#[test]
+fn a_forked_child_on_a_full_disk_says_what_to_do() {
+    let test = "a_forked_child_on_a_full_disk_says_what_to_do";
+    if support::lacks(test, &[Need::Root, Need::Command("unshare")]) {
+        return;
+    }
+    let program = support::build("brood.c", "brood", &[]);
+    let mut of_threads = 0;
+    // What is left for the child is from nothing to enough for all.
+    for size in (300..900).step_by(50) {
+        let dir = support::fresh_dir(test);
+        let script = format!(
+            r#"mount -t tmpfs -o size={size}k none "$DIR" || exit 77; LD_PRELOAD="$SHIM" MEMSHIM_OUT="$DIR/t.jsonl" "$BROOD" 1 3000 2> /dev/null
+            "$MEMSHIM" analyze --json "$DIR/t.jsonl""#
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "/bin/sh", "-c", &script]).env("DIR", &dir).env("SHIM", support::shim()).env("BROOD", &program);
+        let out = command.env("MEMSHIM", support::memshim()).env("MEMSHIM_MODE", "full").output().expect("unshare");
+        let report: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", support::lossy(&out.stderr)));
+        for run in report["runs"].as_array().expect("runs") {
+            let said: Vec<String> = ["missing", "notes"].iter().map(|key| run[*key].to_string()).collect();
+            let said = said.concat();
+            assert!(!said.contains("lane"), "{said}");
+            let of_disk = said.contains("the disk of the trace had no room to record the calls of a further thread; make room there");
+            of_threads += of_disk as u32;
+        }
+    }
+    assert!(of_threads > 0, "no size left room for a header and none for a thread");
+}

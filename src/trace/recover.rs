@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use memshim_format::live::Entry;
 use memshim_format::record::op;
-use memshim_format::spool::{ADDR_MASK, CROWDED};
+use memshim_format::spool::{ADDR_MASK, crowded};
 
 use super::callers;
 use super::column::push_v93;
@@ -87,7 +87,7 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
     lines.extend(other);
     for w in &work {
         if !write_pending(w.number, &w.lane, spool.group, end, &mut lines) {
-            problems.push(format!("the pending batch of lane {} is damaged", w.number));
+            problems.push(format!("what thread {} had not written yet is damaged", w.lane.tid));
         }
     }
     // A group of its own: of the one before the trace may hold a part.
@@ -100,8 +100,9 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
     }
     if let Some(w) = work.iter().find(|w| Some(w.number) == spool.crowd) {
         let (n, calls) = (w.lane.lost, w.lane.counts.iter().fold(0u64, |sum, c| sum.saturating_add(c[0])));
-        push_line(&mut lines, format_args!(r#"{{"type":"lost","t":{end},"lane":{},"n":{n},"why":"{CROWDED}"}}"#, w.number));
-        let what = format!("{CROWDED}: {calls} calls of theirs are in the totals only");
+        let why = crowded(w.number);
+        push_line(&mut lines, format_args!(r#"{{"type":"lost","t":{end},"lane":{},"n":{n},"why":"{why}"}}"#, w.number));
+        let what = format!("{why}: {calls} calls are in the totals only");
         push_line(&mut lines, format_args!(r#"{{"type":"note","t":{end},"what":"{what}"}}"#));
     }
     if let Some((how, code, t)) = spool.end {

@@ -44,8 +44,14 @@ pub const BLOCKS_SPARE: usize = 1024;
 pub const LANES_OFF: usize = 14 << 20;
 /// Lanes at most; the last is shared by threads for which there is no other.
 pub const LANES_MAX: usize = 2048;
-/// What is said of threads that share the last lane.
-pub const CROWDED: &str = "more threads at once than memshim has lanes for (2,047, fewer where the disk is full)";
+/// What is said of threads that share a lane, by its number: there is no other for them, or no room for one.
+pub const fn crowded(lane: u32) -> &'static str {
+    if lane as usize + 1 >= LANES_MAX {
+        "more threads ran at once than the 2,047 whose calls can be recorded one by one; let fewer run at once"
+    } else {
+        "the disk of the trace had no room to record the calls of a further thread; make room there, or set MEMSHIM_OUT to a path on another"
+    }
+}
 /// Offset of the live table.
 pub const TABLE_OFF: usize = 78 << 20;
 /// Records a chunk of the drain holds at most.

@@ -8,7 +8,7 @@ use crate::spool;
 use crate::sys;
 use crate::text::Text;
 use core::sync::atomic::Ordering::*;
-use memshim_format::spool::{CROWDED, Header};
+use memshim_format::spool::{Header, crowded};
 
 /// Says what threads without a lane have in the totals only.
 fn crowd() {
@@ -22,10 +22,10 @@ fn crowd() {
     let mut t = Text::over(&mut b);
     if lost > 0 {
         t.str("{\"type\":\"lost\"").field("t", sys::now()).field("lane", i as u64).field("n", lost);
-        t.str(",\"why\":\"").str(CROWDED).str("\"}\n");
+        t.str(",\"why\":\"").str(crowded(i)).str("\"}\n");
     }
-    t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":\"").str(CROWDED).str(": ").num(calls);
-    t.str(" calls of theirs are in the totals only\"}\n");
+    t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":\"").str(crowded(i)).str(": ").num(calls);
+    t.str(" calls are in the totals only\"}\n");
     sink::write(t.as_bytes());
 }
 
