@@ -134,7 +134,8 @@ fn the_walk_sees_what_python_sees() {
 fn a_walk_at_any_allocation_is_harmless() {
     let library = library();
     with_each("a_walk_at_any_allocation_is_harmless", |python, version| {
-        for heap in ["pymalloc", "malloc"] {
+        let free_threaded = support::is_free_threaded(python);
+        for heap in if free_threaded { ["mimalloc", "mimalloc_debug"] } else { ["pymalloc", "malloc"] } {
             let dir = support::fresh_dir(&format!("a_walk_at_any_allocation_is_harmless/{version}-{heap}"));
             let mut command = Command::new(python);
             command.arg("-Wignore").arg(root().join("tests/pyframes/storm.py")).current_dir(&dir);
@@ -145,8 +146,10 @@ fn a_walk_at_any_allocation_is_harmless() {
             assert_eq!((ran.end().as_str(), out.as_str()), ("exit 0", "done\n"), "{version}: {told}");
             let counts = counts(&told);
             assert_eq!(counts.len(), 2, "{version}: {told}");
+            // mimalloc does not ask malloc: what does is less, and a half of it the collector's own at the end, when no frame is left.
+            let (share, many) = if free_threaded { (2, 100) } else { (3, 500) };
             for [walks, deep, codes, broken] in counts {
-                assert!(walks > 5000 && deep > walks * 3 / 4 && codes > 500 && broken == 0, "{version}: {told}");
+                assert!(walks > 5000 && deep > walks * share / 4 && codes > many && broken == 0, "{version}: {told}");
             }
         }
     });
@@ -166,7 +169,9 @@ fn a_walk_at_any_instruction_is_harmless() {
         assert_eq!((ran.end().as_str(), out.as_str()), ("exit 0", "done\n"), "{version}: {told}");
         let counts = counts(&told);
         let [[walks, deep, _, broken]] = counts[..] else { panic!("{version}: {told}") };
-        assert!(walks > 2000 && deep > walks / 2 && broken < walks / 100, "{version}: {told}");
+        // See above: a free-threaded interpreter takes longer to end.
+        let share = if support::is_free_threaded(python) { 3 } else { 2 };
+        assert!(walks > 2000 && deep > walks / share && broken < walks / 100, "{version}: {told}");
     });
 }
 

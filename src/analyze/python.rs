@@ -39,7 +39,7 @@ fn counted(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {
         of.lost = of.lost.max(p.counts.calls().saturating_sub(p.totals.events));
     }
     of.unknown_frees = p.totals.unknown_frees;
-    of.inherited_bytes = Bytes::of_balance(p.inherited);
+    of.inherited_bytes = (!p.sizeless || p.counts.inherited_blocks() == 0).then(|| Bytes::of_balance(p.inherited));
 }
 
 fn full(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {
@@ -52,7 +52,7 @@ fn full(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {
     of.peak_bound_bytes = (of.lost == 0).then_some(Bytes::of_balance(requested.bound));
     of.peak_at_s = Some(Nanos(requested.at).seconds_since(Nanos(image.header.mono_ns)));
     of.temporary_allocs = Some(p.totals.temporary);
-    of.usable = Usable { live_bytes: Bytes::of_balance(usable.live), peak_bytes: Bytes::of_balance(usable.peak) };
+    of.usable = (!p.sizeless).then(|| Usable { live_bytes: Bytes::of_balance(usable.live), peak_bytes: Bytes::of_balance(usable.peak) });
 }
 
 /// By usable size; see `heap`.
@@ -61,8 +61,7 @@ fn fast(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {
     of.allocs = Some(counts.lanes.values().map(|l| l.allocs).sum());
     of.frees = Some(counts.lanes.values().map(|l| l.frees).sum());
     of.live_allocs = Some(counts.blocks.max(0) as u64);
-    // Free-threaded builds do not say how large a block is.
-    if counts.lanes.values().any(|l| l.blocks > 0 && l.live == 0) && counts.upper == counts.inherited() {
+    if p.sizeless {
         return;
     }
     let peak = counts.lower + (counts.upper - counts.lower) / 2;
@@ -71,5 +70,5 @@ fn fast(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {
     let bound = |blocks: i64| Bytes::of_balance(counts.upper - peak).max(Bytes::of_balance(peak - counts.lower + blocks.max(0) * SLACK));
     of.peak_bound_bytes = counts.lower_blocks.filter(|_| of.lost == 0).map(bound);
     of.peak_at_s = Some(Nanos(counts.lower_at).seconds_since(Nanos(image.header.mono_ns)));
-    of.usable = Usable { live_bytes: of.live_bytes.unwrap_or_default(), peak_bytes: of.peak_bytes.unwrap_or_default() };
+    of.usable = Some(Usable { live_bytes: Bytes::of_balance(counts.lanes_live()), peak_bytes: Bytes::of_balance(peak) });
 }

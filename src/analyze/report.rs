@@ -235,9 +235,10 @@ pub struct Python {
     pub unknown_frees: u64,
     /// Calls that should be in it and are not.
     pub lost: u64,
-    /// Of the parent, live at the fork, in `live` and `peak`.
-    pub inherited_bytes: Bytes,
-    pub usable: Usable,
+    /// Of the parent, live at the fork, in `live` and `peak`; `null`, and in neither: the allocator does not say (free-threaded builds).
+    pub inherited_bytes: Option<Bytes>,
+    /// `null` where the allocator does not say.
+    pub usable: Option<Usable>,
     /// By function of the three domains: `PyMem_Raw…`, `PyMem_…`, `PyObject_…`.
     pub by_function: BTreeMap<String, Function>,
 }

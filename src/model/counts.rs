@@ -154,6 +154,11 @@ impl Counts {
         self.inherited
     }
 
+    /// Blocks of the parent that were live at the fork.
+    pub fn inherited_blocks(&self) -> i64 {
+        self.inherited_blocks
+    }
+
     /// Calls that succeeded.
     pub fn calls(&self) -> u64 {
         self.by_fn.iter().fold(0, |sum, row| sum.saturating_add(row.0))

@@ -28,6 +28,8 @@ pub struct PythonEnd {
     /// Every block was an event, to the end.
     pub full: bool,
     pub inherited: i64,
+    /// The allocator does not say how large a block is (free-threaded builds): there are no usable sizes, and none of what was inherited.
+    pub sizeless: bool,
 }
 
 impl PythonHeap {
@@ -79,9 +81,11 @@ impl PythonHeap {
     /// The lines are all read.
     pub fn finish(mut self, sites: usize) -> PythonEnd {
         let inherited = self.counts.inherited();
+        let counts = &self.counts;
+        let sizeless = counts.upper == inherited && (counts.blocks > 0 || counts.most_blocks > 0) && counts.lanes_live() == inherited;
         let mut nobody = ThreadBook::default();
         let (heap, kinds, totals) = self.heap.finish(sites, if self.full { &mut self.threads } else { &mut nobody });
         let (threads, _) = self.threads.finish();
-        PythonEnd { heap, kinds, totals, counts: self.counts, threads, full: self.full, inherited }
+        PythonEnd { heap, kinds, totals, counts: self.counts, threads, full: self.full, inherited, sizeless }
     }
 }

@@ -97,6 +97,11 @@ pub fn python() -> Option<&'static Path> {
         .as_deref()
 }
 
+/// Whether an interpreter is a free-threaded build: its allocator is mimalloc, under other names, and its garbage collector another.
+pub fn is_free_threaded(python: &Path) -> bool {
+    quiet(Command::new(python).args(["-c", "import sysconfig as s, sys; sys.exit(not s.get_config_var('Py_GIL_DISABLED'))"]))
+}
+
 /// pyenv's interpreter of a minor version (`PYENV_ROOT`, else `~/.pyenv`).
 pub fn pyenv(minor: u32) -> Option<PathBuf> {
     let pyenv = std::env::var("PYENV_ROOT").or_else(|_| std::env::var("HOME").map(|home| home + "/.pyenv")).ok()?;
