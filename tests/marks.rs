@@ -71,6 +71,10 @@ fn marks_of_a_process_lie_beside_its_trace_with_their_times() {
     assert!(times.is_sorted() && times[0] > before && times[3] < after, "{before} {times:?} {after}");
     let header: Value = serde_json::from_str(std::fs::read_to_string(dir.join("t.jsonl")).unwrap().lines().next().unwrap()).unwrap();
     assert!(all.iter().all(|l| l["pid"] == header["pid"] && l["start_ticks"] == header["start_ticks"] && l["source"] == "mark"));
+    // A waiting program's own exact counts; an instant needs none.
+    assert!(all[0]["seen"].is_null());
+    let live: Vec<i64> = all[1..].iter().map(|l| l["seen"]["live"].as_i64().unwrap_or_else(|| panic!("{l}"))).collect();
+    assert!(live[0] > 0 && live.iter().all(|l| *l == live[0]), "{live:?}");
 }
 
 #[test]
