@@ -51,7 +51,12 @@ fn the_numbers_that_a_program_gets_and_how_many_are_what_they_are_without_memshi
             assert_eq!((&got[..3], got[3] + fewer), (&want[..3], want[3]), "{at}");
             let report = report(&dir);
             let run = &report["runs"][0];
-            assert!(run["heap"]["allocs"].as_u64() > Some(100) && run["rss"]["growth_bytes"].is_i64(), "{at} {}", run["rss"]);
+            // What has to be opened at the end, when the program has taken them all, cannot be.
+            assert!(
+                run["heap"]["allocs"].as_u64() > Some(100) && (fewer > 0 || run["rss"]["growth_bytes"].is_i64()),
+                "{at} {}",
+                run["rss"]
+            );
             assert_eq!(run["events"]["lost"], 0, "{at}");
         }
     }

@@ -100,6 +100,8 @@ pub fn create(path: sys::Path, reason: &'static str) -> bool {
         SPOOL.reason = reason;
         SPOOL.base = core::ptr::null_mut();
         FREE.store(0, Relaxed);
+        REFUSED.store(u64::MAX, Relaxed);
+        STARVED_AT.store(0, Relaxed);
         for c in [&TAKEN, &BACKED, &GROWING, &LANES_BACKED, &LANES, &WAITERS, &GIVEN, &CROWD] {
             c.store(0, Relaxed);
         }
@@ -158,20 +160,29 @@ unsafe fn open_shared(path: sys::Path) {
     }
 }
 
+/// What the disk had no room for last, and when: asking takes long where it is full, and each event would ask.
+static REFUSED: AtomicU64 = AtomicU64::new(u64::MAX);
+static REFUSED_AT: AtomicU64 = AtomicU64::new(0);
+const ASK_AGAIN_NS: u64 = 100_000_000;
+
 /// Gives `len` bytes at `off` memory; false where there is none.
 pub fn back(off: usize, len: usize) -> bool {
     // SAFETY: the fd is checked to be ours before it is used.
     unsafe {
         if SPOOL.in_file {
-            if !is_open() {
+            let is_refused = len as u64 >= REFUSED.load(Relaxed) && sys::now().saturating_sub(REFUSED_AT.load(Relaxed)) < ASK_AGAIN_NS;
+            if is_refused || !is_open() {
                 return false;
             }
             let r = sys!(libc::SYS_fallocate, SPOOL.fd, 0, off, len);
             rest();
             if r < 0 {
                 sys::swallow(libc::SIGXFSZ);
+                REFUSED_AT.store(sys::now(), Relaxed);
+                REFUSED.store(len as u64, Relaxed);
                 return false;
             }
+            REFUSED.store(u64::MAX, Relaxed);
         }
         SPOOL.bytes += len as u64;
         true
@@ -246,6 +257,8 @@ pub fn give_block(i: u32) {
 static WAITERS: AtomicU32 = AtomicU32::new(0);
 static GIVEN: AtomicU32 = AtomicU32::new(0);
 static WOKEN_AT: AtomicU32 = AtomicU32::new(0);
+/// When a thread waited for a block in vain that the disk had no room for.
+static STARVED_AT: AtomicU64 = AtomicU64::new(0);
 /// Blocks given back before sleepers are woken: a thread that has waited should find many.
 const WAKE_AT: u32 = 256;
 
@@ -275,6 +288,11 @@ pub fn take_block(first: bool) -> Option<u32> {
         return Some(i);
     }
     let begun = sys::now();
+    // Nobody has one to give back: the disk had no room for the first. And where it has none, who has waited in vain does not wait for each event anew.
+    let full = REFUSED.load(Relaxed) != u64::MAX;
+    if TAKEN.load(Acquire) == 0 || full && begun.saturating_sub(STARVED_AT.load(Relaxed)) < STALLED_NS {
+        return None;
+    }
     let mut until = begun + STALLED_NS;
     loop {
         let seen = GIVEN.load(Acquire);
@@ -294,6 +312,7 @@ pub fn take_block(first: bool) -> Option<u32> {
             until = (now + STALLED_NS).min(begun + WAIT_MOST_NS);
         }
         if now > until {
+            STARVED_AT.store(now, Relaxed);
             return None;
         }
     }
