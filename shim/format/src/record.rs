@@ -185,9 +185,9 @@ pub const fn time_of_stamp(w: u64, since: u64) -> u64 {
     if t < since { t + STAMP_BITS + 1 } else { t }
 }
 
-/// Whether a record is about stacks: no event of the program's, so none is lost where it does not fit.
-pub const fn is_of_stacks(w: u64) -> bool {
-    matches!(op_of(w), op::NODE..=op::TEXT)
+/// Whether a record is about stacks or time: no event of the program's, so none is lost where it does not fit.
+pub const fn is_no_event(w: u64) -> bool {
+    matches!(op_of(w), op::NODE..=op::TEXT | op::STAMP | op::STAMPED)
 }
 
 /// The second word of a CODE record: first line of the code, bytes of its two texts.

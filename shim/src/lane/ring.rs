@@ -5,7 +5,7 @@ use crate::spool;
 use crate::{sys, writer};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use memshim_format::record::{is_of_stacks, op, start};
+use memshim_format::record::{is_no_event, op, start};
 use memshim_format::spool::{BLOCK, BLOCK_WORDS, Block};
 
 /// Reserves the words of a ring: adds and returns the value before, in one instruction.
@@ -94,7 +94,7 @@ unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64)
                 (*hot).cur &= !(BLOCK as u64 - 1);
                 sys::restore_signals(signals);
                 // A child forked in a handler on top of us: the lane was the parent's.
-                if is_of_stacks(*words) || (*hot).lane.is_null() {
+                if is_no_event(*words) || (*hot).lane.is_null() {
                     return false;
                 }
                 add!((*hot).lane, lost, 1);
