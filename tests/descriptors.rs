@@ -57,7 +57,7 @@ fn the_numbers_that_a_program_gets_and_how_many_are_what_they_are_without_memshi
                 "{at} {}",
                 run["rss"]
             );
-            assert_eq!(run["events"]["lost"], 0, "{at}");
+            assert!(run["events"]["lost"] == 0 || fewer > 0, "{at}");
         }
     }
 }

@@ -82,7 +82,7 @@ impl PythonHeap {
     pub fn finish(mut self, sites: usize) -> PythonEnd {
         let inherited = self.counts.inherited();
         let counts = &self.counts;
-        let sizeless = counts.upper == inherited && (counts.blocks > 0 || counts.most_blocks > 0) && counts.lanes_live() == inherited;
+        let sizeless = counts.upper == 0 && counts.lanes_live() == 0 && inherited == 0 && counts.most_blocks.max(counts.blocks) > 0;
         let mut nobody = ThreadBook::default();
         let (heap, kinds, totals) = self.heap.finish(sites, if self.full { &mut self.threads } else { &mut nobody });
         let (threads, _) = self.threads.finish();
