@@ -184,7 +184,9 @@ pub fn back(off: usize, len: usize) -> bool {
             }
             REFUSED.store(u64::MAX, Relaxed);
         }
-        SPOOL.bytes += len as u64;
+        if off < TABLE_OFF {
+            SPOOL.bytes += len as u64; // the table states its own
+        }
         true
     }
 }

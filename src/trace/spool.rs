@@ -226,21 +226,20 @@ impl Spool {
         while at < end {
             let chunk = read_at(&self.file, at, CHUNK.min(end - at) as usize)?;
             let (mut done, mut found) = (0, false);
-            while let Some(header) = chunk.get(done..done + 16) {
+            while let Some(header) = chunk.get(done..done + live::UNIT) {
                 let header = live::Header(Fields(header).u64(0));
                 let Some(class) = header.class() else {
-                    done += 16;
+                    done += live::UNIT;
                     continue;
                 };
-                let Some(node) = chunk.get(done..done + (16 << class)) else {
+                let Some(node) = chunk.get(done..done + live::bytes(class)) else {
                     // Beyond the chunk, or cut off by the end of the file.
                     break;
                 };
                 done += node.len();
                 found = true;
-                let Some(page) = header.page() else { continue };
-                for e in node.chunks_exact(8).skip(1).map(|word| Entry(Fields(word).u64(0))).filter(|e| e.0 != 0) {
-                    each(page << live::KEY_BITS | e.key(), e);
+                if let Some(span) = header.span() {
+                    live::entries(span, class, node).for_each(|(addr3, e)| each(addr3, e));
                 }
             }
             // A table has no holes: what follows is not its.

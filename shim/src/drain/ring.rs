@@ -3,7 +3,7 @@
 use crate::spool;
 use crate::table::TABLE;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use memshim_format::live::KEY_BITS;
+use memshim_format::live::PAGE_BITS;
 use memshim_format::record::{self, op};
 use memshim_format::spool::*;
 
@@ -72,7 +72,7 @@ unsafe fn is_scattered(base: *const u8, n: usize) -> bool {
         let mut pages = [0u64; 16];
         let mut touched = 0;
         for (k, at) in OFFSETS.iter().take(n).enumerate() {
-            let page = (record::low_of(word(base, *at)) >> KEY_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let page = (record::low_of(word(base, *at)) >> PAGE_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let (of, bit) = (&mut pages[(page >> 60) as usize], 1 << (page >> 54 & 63));
             touched += (k >= n / 2 && *of & bit == 0) as usize;
             *of |= bit;

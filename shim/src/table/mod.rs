@@ -1,0 +1,547 @@
+//! The live table: which block lies at an address. It belongs to the drain.
+//!
+//! Blocks stand by the page they begin in ([`memshim_format::live`]), because calls that follow each other mostly concern neighbours: one
+//! page of the table then answers for many of them, where a table hashed by address touches a cold line, and a cold page, for each. A
+//! directory in private memory says where a span's node lies.
+//!
+//! A span that has a node has all its entries there, whatever their sizes: a search begins at the page, and ends at the first span up from
+//! there that has a node. So a page, or a MiB, costs a row and a header only once some blocks begin in it, and a block takes 10 to 20 bytes
+//! however large it is. Pages that follow one of many blocks are expected to have many, and have nodes from the first: small blocks that
+//! come one behind the other never see the upper levels.
+
+mod nodes;
+mod rows;
+
+use core::sync::atomic::{Ordering::Release, compiler_fence};
+use memshim_format::live::{self, ENOUGH, Entry, FEW, Found, LEVELS, Span, class_for};
+use nodes::Nodes;
+use rows::{Row, Rows};
+
+/// The table.
+pub struct Table {
+    rows: Rows,
+    nodes: Nodes,
+    used: u64,
+    /// Pages that were found empty last, and which of them is the oldest.
+    emptied: [Span; EMPTIED],
+    oldest: usize,
+}
+
+pub static mut TABLE: Table = Table::new();
+
+/// Where an entry stands; good until anything is inserted or taken out.
+#[derive(Clone, Copy)]
+pub struct Slot {
+    entry: *mut u64,
+    row: *mut Row,
+}
+
+/// What [`Table::insert`] did.
+pub enum Inserted {
+    /// It is in.
+    Yes,
+    /// A live block lies at its address.
+    Taken(Slot),
+    /// There is no memory for it.
+    NoMemory,
+}
+
+/// Tables below this size are at hand: to ask for their lines beforehand costs more than it brings.
+const AT_HAND: usize = 512 << 10;
+const PAGE: u32 = 0;
+const TOP: u32 = LEVELS as u32 - 1;
+/// Blocks of a page from which on the page behind it is expected to have many.
+const MANY: u32 = 12;
+/// Pages that have lost their last block and keep their nodes: it may be the next call that needs one.
+const EMPTIED: usize = 4;
+
+/// Entries that go from one level to another, and their addresses >> 3. More than [`ENOUGH`] stand together only where memory was short.
+struct Moving {
+    entries: [(u64, Entry); 2 * ENOUGH as usize],
+    n: usize,
+}
+
+impl Moving {
+    /// Those of `from` within `span`; `None` where they are too many.
+    ///
+    /// # Safety
+    /// The row names a node.
+    unsafe fn of(nodes: &Nodes, from: Row, span: Span) -> Option<Moving> {
+        let mut moving = Moving { entries: [(0, Entry(0)); 2 * ENOUGH as usize], n: 0 };
+        let begin = from.span().addr3();
+        // SAFETY: the caller's promise.
+        unsafe {
+            live::each_within(from.span().level(), from.places(), nodes.at(from.node), span, |key, e| {
+                if let Some(to) = moving.entries.get_mut(moving.n) {
+                    *to = (begin | key, e);
+                }
+                moving.n += 1;
+            });
+        }
+        if moving.n > moving.entries.len() { None } else { Some(moving) }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, Entry)> {
+        self.entries.iter().take(self.n).copied()
+    }
+
+    /// Puts them into a node that has room.
+    ///
+    /// # Safety
+    /// A node of that level and so many places begins there.
+    unsafe fn put(&self, level: u32, places: u32, node: *mut u64) {
+        for (addr3, e) in self.iter() {
+            // SAFETY: the caller's promise.
+            unsafe {
+                if let Found::Place(place) = live::find(level, places, node, addr3) {
+                    live::put(level, places, node, place, addr3, e);
+                }
+            }
+        }
+        // A reader of a dead process's spool finds them twice rather than not at all.
+        compiler_fence(Release);
+    }
+}
+
+/// Class of a row's node.
+fn class_of(r: Row) -> u32 {
+    live::class_of(r.span().level(), r.places())
+}
+
+impl Table {
+    /// Empty and without memory.
+    pub const fn new() -> Table {
+        Table { rows: Rows::new(), nodes: Nodes::new(), used: 0, emptied: [Span::from_bits(0); EMPTIED], oldest: 0 }
+    }
+
+    /// Whether lines of the table should be asked for before they are needed.
+    #[inline(always)]
+    pub fn is_far(&self) -> bool {
+        self.nodes.bytes() > AT_HAND
+    }
+
+    /// Brings the row of an address's page nearer.
+    #[inline(always)]
+    pub fn prefetch_page(&self, addr3: u64) {
+        self.rows.prefetch(Span::of(PAGE, addr3));
+    }
+
+    /// Brings the entry of an address nearer, its page's row being at hand.
+    #[inline(always)]
+    pub fn prefetch_entry(&self, addr3: u64) {
+        let mut row = self.rows.find(Span::of(PAGE, addr3));
+        if row.is_null() {
+            row = self.row_above(PAGE, addr3);
+        }
+        if !row.is_null() {
+            // SAFETY: rows that are found name nodes; a prefetch of any address is harmless.
+            unsafe {
+                let row = row.read();
+                let p = live::first_probe(row.span().level(), row.places(), self.nodes.at(row.node), addr3);
+                core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(p.cast());
+            }
+        }
+    }
+
+    /// Starts empty. Memory comes with the first insertion; that of before is not the table's any more.
+    pub fn reset(&mut self) {
+        self.rows.clear();
+        self.nodes.clear();
+        self.used = 0;
+        self.emptied = [Span::from_bits(0); EMPTIED];
+    }
+
+    /// Lets go of the memory (a forked child, of its parent's).
+    ///
+    /// # Safety
+    /// The table is reset before it is used.
+    pub unsafe fn release(&mut self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.nodes.release() };
+        self.reset();
+    }
+
+    /// Bytes of memory and entries in use.
+    pub fn size(&self) -> (u64, u64) {
+        ((self.nodes.bytes() + self.rows.bytes()) as u64, self.used)
+    }
+
+    /// Puts a block in.
+    #[inline(always)]
+    pub fn insert(&mut self, addr3: u64, e: Entry) -> Inserted {
+        let row = self.rows.find(Span::of(PAGE, addr3));
+        if row.is_null() {
+            return self.insert_above(addr3, e);
+        }
+        // SAFETY: rows that are found name nodes.
+        unsafe { self.insert_at(PAGE, row, addr3, e) }
+    }
+
+    /// Into the node of a row of that level.
+    #[inline(always)]
+    unsafe fn insert_at(&mut self, level: u32, row: *mut Row, addr3: u64, e: Entry) -> Inserted {
+        // SAFETY: the row names a node.
+        unsafe {
+            let mut r = row.read();
+            let mut found = live::find(level, r.places(), self.nodes.at(r.node), addr3);
+            if let Found::Entry(p) = found {
+                return Inserted::Taken(Slot { entry: p, row });
+            }
+            if r.used() >= live::most(level, r.places()) {
+                if !self.enlarge(row) {
+                    return Inserted::NoMemory;
+                }
+                r = row.read();
+                found = live::find(level, r.places(), self.nodes.at(r.node), addr3);
+            }
+            let Found::Place(place) = found else { return Inserted::NoMemory };
+            live::put(level, r.places(), self.nodes.at(r.node), place, addr3, e);
+            row.write(r.plus());
+            self.used += 1;
+        }
+        Inserted::Yes
+    }
+
+    /// The row of the first span above a level that has one, null where none has.
+    fn row_above(&self, level: u32, addr3: u64) -> *mut Row {
+        for level in level + 1..=TOP {
+            let row = self.rows.find(Span::of(level, addr3));
+            if !row.is_null() {
+                return row;
+            }
+        }
+        core::ptr::null_mut()
+    }
+
+    /// Gives a span an empty node of its own.
+    fn begin(&mut self, span: Span, class: u32) -> *mut Row {
+        if !self.rows.has_room() {
+            return core::ptr::null_mut();
+        }
+        match self.nodes.take(span, class) {
+            Some(node) => self.rows.add(span, live::places(span.level(), class), node),
+            None => core::ptr::null_mut(),
+        }
+    }
+
+    /// Puts a block in whose page has no node.
+    #[inline(never)]
+    fn insert_above(&mut self, addr3: u64, e: Entry) -> Inserted {
+        let row = self.row_above(PAGE, addr3);
+        if row.is_null() {
+            return self.insert_first(addr3, e);
+        }
+        // SAFETY: rows that are found name nodes.
+        unsafe {
+            match row.read().span().level() {
+                1 => self.insert_above_at::<1>(row, addr3, e),
+                _ => self.insert_above_at::<TOP>(row, addr3, e),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn insert_above_at<const LEVEL: u32>(&mut self, row: *mut Row, addr3: u64, e: Entry) -> Inserted {
+        // SAFETY: the row is of that level, and names a node.
+        unsafe {
+            let r = row.read();
+            let node = self.nodes.at(r.node);
+            let place = match live::find(LEVEL, r.places(), node, addr3) {
+                Found::Entry(entry) => return Inserted::Taken(Slot { entry, row }),
+                Found::Place(place) => place,
+                Found::Full => return self.insert_at(LEVEL, row, addr3, e),
+            };
+            let page = Span::of(PAGE, addr3);
+            let count = |span| {
+                let mut n = 0;
+                live::each_within(LEVEL, r.places(), node, span, |_, _| n += 1);
+                n
+            };
+            let of_page = count(page);
+            if of_page == 0 && self.keeps_node(page) {
+                return self.insert_into_new(page, addr3, e);
+            }
+            if of_page + 1 >= ENOUGH {
+                return self.insert_gathered(row, page, addr3, e);
+            }
+            let below = Span::of(LEVEL - 1, addr3);
+            if LEVEL - 1 > PAGE && count(below) + 1 >= ENOUGH {
+                return self.insert_gathered(row, below, addr3, e);
+            }
+            if r.used() >= live::most(LEVEL, r.places()) {
+                return self.insert_at(LEVEL, row, addr3, e);
+            }
+            live::put(LEVEL, r.places(), node, place, addr3, e);
+            row.write(r.plus());
+            self.used += 1;
+        }
+        Inserted::Yes
+    }
+
+    /// Where no span around has a node.
+    #[cold]
+    fn insert_first(&mut self, addr3: u64, e: Entry) -> Inserted {
+        let page = Span::of(PAGE, addr3);
+        let span = if self.keeps_node(page) { page } else { Span::of(TOP, addr3) };
+        self.insert_into_new(span, addr3, e)
+    }
+
+    /// With a node for a span, none of whose blocks stand in another one.
+    #[inline(never)]
+    fn insert_into_new(&mut self, span: Span, addr3: u64, e: Entry) -> Inserted {
+        let expected = if span.level() == PAGE { self.before(span) / 4 } else { 1 };
+        let row = self.begin(span, class_for(span.level(), expected));
+        // SAFETY: rows that are found name nodes.
+        if row.is_null() { Inserted::NoMemory } else { unsafe { self.insert_at(span.level(), row, addr3, e) } }
+    }
+
+    /// With a node for a span that has enough blocks with this one; where there is no memory for that, as before.
+    #[inline(never)]
+    unsafe fn insert_gathered(&mut self, row: *mut Row, span: Span, addr3: u64, e: Entry) -> Inserted {
+        // SAFETY: the row names a node; others are found anew.
+        unsafe {
+            let above = row.read().span();
+            let to = if self.gather(row, span) { span } else { above };
+            let row = self.rows.find(to);
+            self.insert_at(to.level(), row, addr3, e)
+        }
+    }
+
+    /// Whether a page has a node of its own however few its blocks: because it will have more, or because there is memory enough.
+    fn keeps_node(&self, page: Span) -> bool {
+        self.nodes.is_small() || self.before(page) >= MANY
+    }
+
+    /// Blocks in the node of the page before a page.
+    fn before(&self, page: Span) -> u32 {
+        let row = self.rows.find(Span::of(PAGE, page.addr3().wrapping_sub(1)));
+        // SAFETY: the row was found.
+        if row.is_null() { 0 } else { unsafe { row.read() }.used() }
+    }
+
+    /// Gives a span a node of its own, with what stands of it in the node of `row`, and room for one more. Rows found before are good no more.
+    unsafe fn gather(&mut self, row: *mut Row, span: Span) -> bool {
+        // SAFETY: the row names a node, and so do those found after rows have moved.
+        unsafe {
+            let above = row.read().span();
+            let Some(moving) = Moving::of(&self.nodes, row.read(), span) else { return false };
+            let class = class_for(span.level(), moving.n as u32 + 1);
+            let new = self.begin(span, class);
+            let row = self.rows.find(above);
+            if new.is_null() {
+                return false;
+            }
+            let mut r = new.read();
+            moving.put(span.level(), r.places(), self.nodes.at(r.node));
+            for _ in moving.iter() {
+                r = r.plus();
+            }
+            new.write(r);
+            let mut r = row.read();
+            for (addr3, _) in moving.iter() {
+                if let Found::Entry(entry) = live::find(above.level(), r.places(), self.nodes.at(r.node), addr3) {
+                    live::take_out(above.level(), r.places(), self.nodes.at(r.node), entry);
+                    r = r.minus();
+                }
+            }
+            row.write(r);
+            self.shrink_if_few(row);
+        }
+        true
+    }
+
+    /// Gives up a span's node; the few that stand in it go to the level above.
+    unsafe fn scatter(&mut self, row: *mut Row) -> bool {
+        // SAFETY: the row names a node, and so do those found after rows have moved.
+        unsafe {
+            let span = row.read().span();
+            let mut above = self.row_above(span.level(), span.addr3());
+            if above.is_null() {
+                above = self.begin(Span::of(TOP, span.addr3()), class_for(TOP, 1));
+            }
+            let row = self.rows.find(span);
+            if above.is_null() {
+                return false;
+            }
+            let r = row.read();
+            let Some(moving) = Moving::of(&self.nodes, r, span) else { return false };
+            let mut to = above.read();
+            let level = to.span().level();
+            if to.used() + moving.n as u32 > live::most(level, to.places()) {
+                if !self.enlarge(above) {
+                    return false;
+                }
+                to = above.read();
+            }
+            moving.put(level, to.places(), self.nodes.at(to.node));
+            for _ in moving.iter() {
+                to = to.plus();
+            }
+            above.write(to);
+            self.nodes.give(r.node, class_of(r));
+            self.rows.remove(row);
+        }
+        true
+    }
+
+    /// Gives a span a larger node: by a third or a half, or twice as large where as many blocks are to be expected.
+    #[inline(never)]
+    unsafe fn enlarge(&mut self, row: *mut Row) -> bool {
+        // SAFETY: the row names a node.
+        unsafe {
+            let r = row.read();
+            let level = r.span().level();
+            let most = live::LARGEST[level as usize % LEVELS];
+            let class = class_of(r);
+            let step = if level == PAGE && self.before(r.span()) >= 2 * r.used() { 2 } else { 1 };
+            class < most && self.move_node(row, (class + step).min(most))
+        }
+    }
+
+    /// Gives a span a node of another class, which takes its entries.
+    unsafe fn move_node(&mut self, row: *mut Row, class: u32) -> bool {
+        // SAFETY: the row names a node.
+        unsafe {
+            let r = row.read();
+            let level = r.span().level();
+            let places = live::places(level, class);
+            let Some(to) = self.nodes.take(r.span(), class) else { return false };
+            live::copy(level, r.places(), self.nodes.at(r.node), places, self.nodes.at(to));
+            row.write(r.moved(places, to));
+            self.nodes.give(r.node, class_of(r));
+        }
+        true
+    }
+
+    /// The live entry of an address.
+    #[inline(always)]
+    pub fn find(&self, addr3: u64) -> Option<Slot> {
+        let row = self.rows.find(Span::of(PAGE, addr3));
+        if row.is_null() {
+            return self.find_above(addr3);
+        }
+        // SAFETY: rows that are found name nodes.
+        unsafe { self.find_at(PAGE, row, addr3) }
+    }
+
+    #[inline(always)]
+    unsafe fn find_at(&self, level: u32, row: *mut Row, addr3: u64) -> Option<Slot> {
+        // SAFETY: the row names a node.
+        unsafe {
+            let r = row.read();
+            match live::find(level, r.places(), self.nodes.at(r.node), addr3) {
+                Found::Entry(entry) => Some(Slot { entry, row }),
+                _ => None,
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn find_above(&self, addr3: u64) -> Option<Slot> {
+        let row = self.row_above(PAGE, addr3);
+        if row.is_null() {
+            return None;
+        }
+        // SAFETY: rows that are found name nodes.
+        unsafe {
+            match row.read().span().level() {
+                1 => self.find_at(1, row, addr3),
+                _ => self.find_at(TOP, row, addr3),
+            }
+        }
+    }
+
+    /// The block that stands in a slot.
+    #[inline(always)]
+    pub fn get(&self, slot: Slot) -> Entry {
+        // SAFETY: slots are entries of nodes.
+        Entry(unsafe { slot.entry.read() }).bare()
+    }
+
+    /// Takes an entry out.
+    #[inline(always)]
+    pub fn take(&mut self, slot: Slot) {
+        // SAFETY: nothing has come between the search and this.
+        unsafe {
+            self.used -= 1;
+            let r = slot.row.read();
+            if r.span().level() != PAGE {
+                return self.take_above(slot);
+            }
+            live::take_out(PAGE, r.places(), self.nodes.at(r.node), slot.entry);
+            let r = r.minus();
+            slot.row.write(r);
+            if r.used() <= live::least(r.places()) {
+                self.shrink(slot.row);
+            }
+        }
+    }
+
+    #[inline(never)]
+    unsafe fn take_above(&mut self, slot: Slot) {
+        // SAFETY: as for take.
+        unsafe {
+            let r = slot.row.read();
+            match r.span().level() {
+                1 => live::take_out(1, r.places(), self.nodes.at(r.node), slot.entry),
+                _ => live::take_out(TOP, r.places(), self.nodes.at(r.node), slot.entry),
+            }
+            slot.row.write(r.minus());
+            self.shrink_if_few(slot.row);
+        }
+    }
+
+    unsafe fn shrink_if_few(&mut self, row: *mut Row) {
+        // SAFETY: the row names a node.
+        unsafe {
+            let r = row.read();
+            if r.used() <= live::least(r.places()) {
+                self.shrink(row);
+            }
+        }
+    }
+
+    /// A node of which hardly anything is left.
+    #[inline(never)]
+    unsafe fn shrink(&mut self, row: *mut Row) {
+        // SAFETY: the row names a node.
+        unsafe {
+            let r = row.read();
+            let level = r.span().level();
+            if r.used() == 0 && level == PAGE {
+                self.retire(r.span());
+            } else if r.used() == 0 {
+                self.nodes.give(r.node, class_of(r));
+                self.rows.remove(row);
+            } else if r.used() > FEW || level == TOP || level == PAGE && self.keeps_node(r.span()) || !self.scatter(row) {
+                // Without memory for it the large one stays.
+                let class = class_for(level, r.used() * 2);
+                if class < class_of(r) {
+                    self.move_node(self.rows.find(r.span()), class);
+                }
+            }
+        }
+    }
+
+    /// A page has lost its last block: its node is given back after those of some others that did.
+    fn retire(&mut self, page: Span) {
+        if self.emptied.contains(&page) {
+            return;
+        }
+        let Some(place) = self.emptied.get_mut(self.oldest) else { return };
+        let before = core::mem::replace(place, page);
+        self.oldest = (self.oldest + 1) % EMPTIED;
+        let row = if before.bits() == 0 { core::ptr::null_mut() } else { self.rows.find(before) };
+        if row.is_null() {
+            return;
+        }
+        // SAFETY: the row was found.
+        unsafe {
+            let r = row.read();
+            if r.used() == 0 {
+                self.nodes.give(r.node, class_of(r));
+                self.rows.remove(row);
+            }
+        }
+    }
+}
