@@ -167,6 +167,34 @@ fn an_abort_at_any_step_of_the_drain_leaves_every_free_its_block() {
     }
 }
 
+/// The last frees are in the ring, their blocks in the table: in nodes of pages, of MiB and of 256 MiB, some of which have just moved.
+#[test]
+fn blocks_of_all_sizes_are_found_in_the_spool_of_a_killed_process() {
+    let test = "blocks_of_all_sizes_are_found_in_the_spool_of_a_killed_process";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let program = support::build("populations.c", "populations", &["-lm"]);
+    for number in 0..60u64 {
+        let count = 500 + 97 * number;
+        let dir = support::fresh_dir(&format!("{test}/{number}"));
+        let mut command = Command::new(&program);
+        command.args([&count.to_string()[..], "16", if number % 3 == 0 { "300" } else { "400000" }, "log-left", "9"]).current_dir(&dir);
+        command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", "full").env("MEMSHIM_STACKS", "off");
+        assert_eq!(Session::start(&mut command, &dir).finish(Duration::from_secs(20)).end(), "signal 9");
+        let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).expect("a report")).expect("JSON");
+        let (run, left) = (&report["runs"][0], count.div_ceil(40) + 1);
+        assert_eq!(run["recovered"], true, "{}", dir.display());
+        let (heap, events) = (&run["heap"], &run["events"]);
+        assert_eq!(
+            (&heap["allocs"], &heap["frees"], &events["unknown_frees"]),
+            (&(count + 1).into(), &(count + 1 - left).into(), &0.into())
+        );
+        assert_eq!((&heap["leaked_allocs"], &run["missing"]), (&left.into(), &serde_json::json!([])), "{}", dir.display());
+        let _ = fs::remove_dir_all(&dir);
+    }
+}
+
 /// What a killed process leaves open at the end of a compressed trace does not take along what is appended.
 #[test]
 fn a_compressed_trace_of_an_abort_under_run_is_whole() {

@@ -3,7 +3,7 @@ mod support;
 use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
-use support::{Session, python, skip};
+use support::{Need, Session, python, skip};
 
 /// What the allocator of a program does differently from run to run.
 const NOISE: u64 = 256 << 10;
@@ -36,5 +36,47 @@ fn own_memory_is_stated_as_the_kernel_counts_it() {
         assert!(own("private") <= more + UNTOUCHED, "private memory that is none: {state}");
         assert!(kernel(&under, "spool") <= own("spool") + own("table"), "spool: {state}");
         assert!(kernel(&under, "library") <= own("code") + own("private"), "library: {state}");
+    }
+}
+
+/// By COUNT, LOW, HIGH and HOW of `populations`.
+#[test]
+fn a_live_block_takes_at_most_twenty_bytes_whatever_its_size() {
+    if support::lacks("a_live_block_takes_at_most_twenty_bytes_whatever_its_size", &[Need::Preload]) {
+        return;
+    }
+    let program = support::build("populations.c", "populations", &["-lm"]);
+    for population in [
+        "100000 16 16 even",
+        "1000000 16 64 even",
+        "1000000 64 512 even",
+        "200000 512 4096 even",
+        "50000 4096 16384 even",
+        "500000 144 144 even",
+        "500000 128 128 even",
+        "200000 270 270 even",
+        "200000 300 300 even",
+        "200000 500 500 even",
+        "200000 600 600 even",
+        "200000 1100 1100 even",
+        "100000 2000 2000 even",
+        "5000 65536 1048576 even",
+        "10000 16384 262144 even",
+        "200000 16 65536 log",
+        "100000 24 6000 two",
+        "200000 24 1200 two",
+    ] {
+        let dir = support::fresh_dir("populations");
+        let mut command = Command::new(&program);
+        command.args(population.split(' ')).current_dir(&dir);
+        command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", "full").env("MEMSHIM_STACKS", "off");
+        assert_eq!(Session::start(&mut command, &dir).finish(Duration::from_secs(60)).end(), "exit 0");
+        let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).unwrap()).unwrap();
+        let own = |key: &str| report["runs"][0]["own"][key].as_u64().unwrap();
+        let count: u64 = population.split(' ').next().unwrap().parse().unwrap();
+        assert!(own("table_blocks") >= count, "{population}: {}", report["runs"][0]["own"]);
+        let each = own("table") as f64 / own("table_blocks") as f64;
+        assert!(each <= 20.0, "{population}: {each} bytes a live block, {}", report["runs"][0]["own"]);
+        let _ = std::fs::remove_dir_all(&dir);
     }
 }

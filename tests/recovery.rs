@@ -85,15 +85,16 @@ impl Spool {
         words.iter().enumerate().for_each(|(i, &w)| self.u64(at + BLOCK_WORDS + i * 8, w));
     }
 
-    /// A node of a page at an offset of the table, with these blocks by address >> 3.
-    fn node(&mut self, at: usize, class: u32, header: live::Header, blocks: &[(u64, Entry)]) {
-        let mut node = vec![0u64; live::words(class) as usize];
-        node[0] = header.0;
+    /// The node of a span of that level around address 0, or one that is nobody's, at an offset of the table, with these blocks by address >> 3.
+    fn node(&mut self, at: usize, level: u32, class: u32, free: bool, blocks: &[(u64, Entry)]) {
+        let mut node = vec![0u64; live::bytes(class) / 8];
+        node[0] = if free { live::Header::free(class) } else { live::Header::of(live::Span::of(level, 0), class) }.0;
+        let places = live::places(level, class);
         for &(addr3, e) in blocks {
             // SAFETY: the vector is a node of that class; the place is of a search for this key.
             unsafe {
-                match live::find(node.as_mut_ptr(), class, addr3) {
-                    Found::Place(p) => live::put(p, addr3, e),
+                match live::find(level, places, node.as_mut_ptr(), addr3) {
+                    Found::Place(p) => live::put(level, places, node.as_mut_ptr(), p, addr3, e),
                     _ => panic!("no room in the node"),
                 }
             }
@@ -145,10 +146,10 @@ fn spool() -> Spool {
     s.u32(offset_of!(Header, killed_len), 1);
     s.u64(offset_of!(Header, killed), 0x20);
     s.u64(offset_of!(Header, killed) + 8, Entry::new(0, 1, 104).0);
-    s.node(0, 1, live::Header::free(1), &[(0x20, Entry::new(0, 0, 104))]); // nobody's
-    s.node(32, 3, live::Header::of(0, 3), &[(0x99, Entry::new(0, 3, 512))]); // of a record after the commit
-    s.node(160, 2, live::Header::of(0, 2), &[moved]); // was being moved
-    s.node(224, 0, live::Header::of(0, 0), &[moved]);
+    s.node(0, 0, 1, true, &[(0x20, Entry::new(0, 0, 104))]); // nobody's
+    s.node(64, 0, 3, false, &[(0x99, Entry::new(0, 3, 512))]); // of a record after the commit
+    s.node(192, 1, 2, false, &[moved]); // was being moved from one level to another
+    s.node(288, 2, 0, false, &[moved]);
     let words = [
         &alloc(func::MALLOC, 0x40, 0, 500, 12)[..],
         &[0, start(op::FREE, (104 + 8) / 16, 0x20)],

@@ -1,5 +1,5 @@
 /* Keeps N blocks: populations COUNT LOW HIGH HOW [SIGNAL]
-   even: sizes even between LOW and HIGH; log: their logarithms are; two: LOW and HIGH in turn; left: even, then each but every 40th freed. */
+   even: sizes even between LOW and HIGH; log: their logarithms are; two: LOW and HIGH in turn. With -left, all but every 40th are freed. */
 #include <math.h>
 #include <signal.h>
 #include <stdint.h>
@@ -24,14 +24,14 @@ int main(int argc, char **argv) {
     void **kept = malloc(count * sizeof *kept);
     for (size_t i = 0; i < count; i++) {
         double size = low + (high - low) * fraction();
-        if (strcmp(argv[4], "log") == 0)
+        if (strncmp(argv[4], "log", 3) == 0)
             size = low * pow(high / low, fraction());
-        if (strcmp(argv[4], "two") == 0)
+        if (strncmp(argv[4], "two", 3) == 0)
             size = i % 2 ? high : low;
         if ((kept[i] = malloc((size_t)size)) == NULL)
             return 3;
     }
-    if (strcmp(argv[4], "left") == 0)
+    if (strstr(argv[4], "-left") != NULL)
         for (size_t i = 0; i < count; i++)
             if (i % 40)
                 free(kept[i]);

@@ -25,8 +25,9 @@ const FIRST: usize = 64 << 10;
 /// Nodes are taken from the end in pieces of at least this class: three cache lines.
 const PIECE_CLASS: usize = 4;
 /// Memory is asked for in pieces: a thirty-second of what there is, and not less or more than this.
-const BACK_LEAST: usize = 16 << 10;
+const BACK_LEAST: usize = 8 << 10;
 const BACK_MOST: usize = 1 << 20;
+const SMALL: usize = 4 << 10;
 /// Units at most: what the offsets and the address space of a mapping take.
 const UNITS_MAX: u64 = u32::MAX as u64 - 1024;
 
@@ -45,10 +46,10 @@ impl Nodes {
         self.backed
     }
 
-    /// Whether the first piece of memory is not yet used up.
+    /// Whether there are hardly any: memory that is there anyway.
     #[inline(always)]
     pub fn is_small(&self) -> bool {
-        (self.end as usize) < BACK_LEAST / UNIT
+        (self.end as usize) < SMALL / UNIT
     }
 
     /// Forgets all nodes; the memory, if any, is let go of by whoever knows that it is there (`release`).

@@ -19,7 +19,7 @@ macro_rules! at_level {
 /// blocks begin from its start on does not fill a part of its node's places; few, so that blocks that lie evenly in the memory, as blocks that
 /// don't overlap do, lie evenly here (3 takes half the probes of 233, and a quarter of those of 1 while a page fills). With them the steps back.
 const STEP: [u64; 2] = [3, 171];
-const PAGE_STEP: [u64; 2] = [5, 205];
+const PAGE_STEP: [u64; 2] = [159, 95];
 const _: () = assert!(STEP[0] * STEP[1] & PAGE_MASK == 1 && PAGE_STEP[0] * PAGE_STEP[1] & 255 == 1);
 
 /// A key by its steps, or a key from that (`back` 1): pages, and MiB, keep together.
