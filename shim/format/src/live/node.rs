@@ -20,7 +20,7 @@ macro_rules! at_level {
 /// don't overlap do, lie evenly here (3 takes half the probes of 233, and a quarter of those of 1 while a page fills). With them the steps back.
 const STEP: [u64; 2] = [3, 171];
 const PAGE_STEP: [u64; 2] = [159, 95];
-const _: () = assert!(STEP[0] * STEP[1] & PAGE_MASK == 1 && PAGE_STEP[0] * PAGE_STEP[1] & 255 == 1);
+const _: () = assert!((STEP[0] * STEP[1]) & PAGE_MASK == 1 && (PAGE_STEP[0] * PAGE_STEP[1]) & 255 == 1);
 
 /// A key by its steps, or a key from that (`back` 1): pages, and MiB, keep together.
 #[inline(always)]
@@ -28,7 +28,7 @@ const fn spread(level: u32, key: u64, back: usize) -> u64 {
     let mut spread = key.wrapping_mul(STEP[back]) & PAGE_MASK;
     let mut at = PAGE_BITS;
     while at < key_bits(level) {
-        spread |= ((key >> at & 255) * PAGE_STEP[back] & 255) << at;
+        spread |= (((key >> at & 255) * PAGE_STEP[back]) & 255) << at;
         at += 8;
     }
     spread
