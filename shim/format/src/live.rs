@@ -13,7 +13,7 @@
 //!
 //! ```text
 //! header   63 live | 62 node | 42..38 class | 37..36 level | 35..0 span (address >> 12, 20 or 28)
-//! entry    63..24 sequence number + 1, modulo 2^40 | 23..20 of the usable size | 19..9 lane | 8..0 address >> 3 in the page, times 3
+//! entry    63..24 sequence number + 1, modulo 2^40 | 23..20 of the usable size | 19..9 lane | 8..0 address >> 3 in the page
 //! ```
 //!
 //! An entry of zero is empty, whatever its further bytes are.

@@ -27,7 +27,8 @@ const PIECE_CLASS: usize = 4;
 /// Memory is asked for in pieces: a thirty-second of what there is, and not less or more than this.
 const BACK_LEAST: usize = 8 << 10;
 const BACK_MOST: usize = 1 << 20;
-const SMALL: usize = 4 << 10;
+/// Below this every page has a node of its own, however few its blocks: that is quicker, and the memory is hardly worth saving.
+const SMALL: usize = 128 << 10;
 /// Units at most: what the offsets and the address space of a mapping take.
 const UNITS_MAX: u64 = u32::MAX as u64 - 1024;
 
@@ -46,7 +47,7 @@ impl Nodes {
         self.backed
     }
 
-    /// Whether there are hardly any: memory that is there anyway.
+    /// Whether there are few: see [`SMALL`].
     #[inline(always)]
     pub fn is_small(&self) -> bool {
         (self.end as usize) < SMALL / UNIT

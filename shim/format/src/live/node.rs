@@ -15,17 +15,16 @@ macro_rules! at_level {
     };
 }
 
-/// Steps in which neighbours go through the places of a page, and pages through those of a span: more than 1, so that a span in which
-/// blocks begin from its start on does not fill a part of its node's places; few, so that blocks that lie evenly in the memory, as blocks that
-/// don't overlap do, lie evenly here (3 takes half the probes of 233, and a quarter of those of 1 while a page fills). With them the steps back.
-const STEP: [u64; 2] = [3, 171];
+/// Steps in which pages go through the places of a span, and back: more than 1, so that a span in which blocks begin from its start on does not
+/// fill a part of its node's places. Within a page neighbours are neighbours: blocks that lie evenly in the memory, as blocks that don't overlap
+/// do, lie evenly here, and few are kept from their places.
 const PAGE_STEP: [u64; 2] = [159, 95];
-const _: () = assert!((STEP[0] * STEP[1]) & PAGE_MASK == 1 && (PAGE_STEP[0] * PAGE_STEP[1]) & 255 == 1);
+const _: () = assert!((PAGE_STEP[0] * PAGE_STEP[1]) & 255 == 1);
 
 /// A key by its steps, or a key from that (`back` 1): pages, and MiB, keep together.
 #[inline(always)]
 const fn spread(level: u32, key: u64, back: usize) -> u64 {
-    let mut spread = key.wrapping_mul(STEP[back]) & PAGE_MASK;
+    let mut spread = key & PAGE_MASK;
     let mut at = PAGE_BITS;
     while at < key_bits(level) {
         spread |= (((key >> at & 255) * PAGE_STEP[back]) & 255) << at;
