@@ -29,6 +29,8 @@ mod spool {
         true
     }
 
+    pub fn rest() {}
+
     pub fn back(_: usize, _: usize) -> bool {
         // SAFETY: the test has one thread.
         unsafe { !SPOOL.full }

@@ -39,11 +39,12 @@ pub const fn places(level: u32, class: u32) -> u32 {
 /// more bytes an entry, and are filled more: three quarters, and 27/32.
 #[inline(always)]
 pub const fn most(level: u32, places: u32) -> u32 {
-    match level {
+    let share = match level {
         0 => (22 * places + 38) >> 5,
         1 => (24 * places + 48) >> 5,
         _ => (27 * places + 35) >> 5,
-    }
+    };
+    if share < places { share } else { places }
 }
 
 /// Entries down to which such a node is kept.
