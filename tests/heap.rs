@@ -19,6 +19,7 @@ promises! {
     blocks_freed_by_other_threads_are_exact: "heap_threads.c" ["exchange"];
     address_reuse_across_threads_leaves_no_phantom_leaks: "heap_threads.c" ["reuse"].env("MALLOC_ARENA_MAX", "1").env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     of_many_threads_each_keeps_its_own_blocks: "heap_threads.c" ["owners"].env("MALLOC_ARENA_MAX", "1").env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0").limit(120);
+    few_blocks_left_on_each_page_are_found_again: "thinned.c".limit(120);
     bursts_lose_nothing_and_do_not_grow_the_process: "heap_threads.c" ["burst"].limit(120);
 }
 

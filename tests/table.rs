@@ -25,11 +25,10 @@ mod spool {
         &raw mut HEADER
     }
 
-    pub fn is_open() -> bool {
-        true
+    pub fn with_fd<R>(work: impl FnOnce(i32) -> R) -> Option<R> {
+        // SAFETY: one thread.
+        Some(work(unsafe { SPOOL.fd }))
     }
-
-    pub fn rest() {}
 
     pub fn back(_: usize, _: usize) -> bool {
         // SAFETY: the test has one thread.

@@ -66,6 +66,7 @@ pub fn reset(child: bool) {
     unsafe {
         blocks::reset(child);
         if child {
+            order::reset();
             SEEN_EMPTY = [0; LANES_MAX];
             STUCK_SINCE = [0; LANES_MAX];
         }

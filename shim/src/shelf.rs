@@ -108,9 +108,7 @@ impl Shelf {
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        if self.count > 0 {
-            self.used = [0; SLOTS / 64];
-            self.count = 0;
-        }
+        self.used = [0; SLOTS / 64];
+        self.count = 0;
     }
 }

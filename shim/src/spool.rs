@@ -5,7 +5,7 @@
 
 use crate::lane::{Hot, LANES, STATES};
 use crate::{sys, writer};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use libc::c_int;
 use memshim_format::remote::is_remote;
 use memshim_format::spool::*;
@@ -100,6 +100,7 @@ pub fn create(path: sys::Path, reason: &'static str) -> bool {
         SPOOL.reason = reason;
         SPOOL.base = core::ptr::null_mut();
         FREE.store(0, Relaxed);
+        FD_HELD.store(false, Relaxed);
         REFUSED.store(u64::MAX, Relaxed);
         STARVED_AT.store(0, Relaxed);
         for c in [&TAKEN, &BACKED, &GROWING, &LANES_BACKED, &LANES, &WAITERS, &GIVEN, &CROWD] {
@@ -171,18 +172,19 @@ pub fn back(off: usize, len: usize) -> bool {
     unsafe {
         if SPOOL.in_file {
             let is_refused = len as u64 >= REFUSED.load(Relaxed) && sys::now().saturating_sub(REFUSED_AT.load(Relaxed)) < ASK_AGAIN_NS;
-            if is_refused || !is_open() {
+            if is_refused {
                 return false;
             }
-            let r = sys!(libc::SYS_fallocate, SPOOL.fd, 0, off, len);
-            rest();
+            let Some(r) = with_fd(|fd| sys!(libc::SYS_fallocate, fd, 0, off, len)) else { return false };
             if r < 0 {
                 sys::swallow(libc::SIGXFSZ);
                 REFUSED_AT.store(sys::now(), Relaxed);
                 REFUSED.store(len as u64, Relaxed);
                 return false;
             }
-            REFUSED.store(u64::MAX, Relaxed);
+            if len as u64 >= REFUSED.load(Relaxed) {
+                REFUSED.store(u64::MAX, Relaxed);
+            }
         }
         if off < TABLE_OFF {
             SPOOL.bytes += len as u64; // the table states its own
@@ -191,7 +193,22 @@ pub fn back(off: usize, len: usize) -> bool {
     }
 }
 
-/// Its descriptor is not needed for now.
+/// A thread uses the descriptor: rings and the table grow on different ones.
+static FD_HELD: AtomicBool = AtomicBool::new(false);
+
+/// Does something with the spool's descriptor, checked to be ours; `None` where it is gone. All signals are blocked.
+pub fn with_fd<R>(work: impl FnOnce(libc::c_int) -> R) -> Option<R> {
+    while FD_HELD.swap(true, Acquire) {
+        sys::yield_now();
+    }
+    // SAFETY: one thread at a time.
+    let done = if is_open() { Some(work(unsafe { SPOOL.fd })) } else { None };
+    rest();
+    FD_HELD.store(false, Release);
+    done
+}
+
+/// The descriptor is not needed for now.
 pub fn rest() {
     // SAFETY: the fd is checked to be ours.
     unsafe {
@@ -255,16 +272,18 @@ pub fn give_block(i: u32) {
     }
 }
 
-/// Threads that wait for a block, and a count of the blocks given back meanwhile: as it is, and as it was when sleepers were woken.
+/// Threads that wait for a block, and a count of the blocks given back while some do: as it is, and as it was when sleepers were woken.
 static WAITERS: AtomicU32 = AtomicU32::new(0);
 static GIVEN: AtomicU32 = AtomicU32::new(0);
 static WOKEN_AT: AtomicU32 = AtomicU32::new(0);
+/// Times that sleepers were woken.
+static WAKES: AtomicU32 = AtomicU32::new(0);
 /// When a thread waited for a block in vain that the disk had no room for.
 static STARVED_AT: AtomicU64 = AtomicU64::new(0);
 /// Blocks given back before sleepers are woken: a thread that has waited should find many.
 const WAKE_AT: u32 = 256;
 
-/// Who waits looks by himself too, in case nobody wakes him: all together once in so long.
+/// Who waits looks by himself too, in case nobody wakes him: all together once in so long, each four times before he gives up.
 const WAIT_NS: u64 = 2_000_000;
 /// A thread waits so long without a block given back to anybody, and so long in all.
 const STALLED_NS: u64 = 1_000_000_000;
@@ -276,8 +295,8 @@ pub fn wake_waiters(now: bool) {
     if WAITERS.load(Relaxed) > 0 && (now || given.wrapping_sub(WOKEN_AT.load(Relaxed)) >= WAKE_AT) {
         WOKEN_AT.store(given, Relaxed);
         // Whoever is about to sleep looks once more.
-        GIVEN.fetch_add(1, Release);
-        sys::futex_wake(&GIVEN);
+        WAKES.fetch_add(1, Release);
+        sys::futex_wake(&WAKES);
     }
 }
 
@@ -300,9 +319,9 @@ pub fn take_block(first: bool) -> Option<u32> {
         let seen = GIVEN.load(Acquire);
         if !writer::help() {
             let before = WAITERS.fetch_add(1, AcqRel) as u64;
-            let seen = GIVEN.load(Acquire);
+            let wakes = WAKES.load(Acquire);
             if FREE.load(Acquire) as u32 == 0 {
-                sys::futex_wait(&GIVEN, seen, WAIT_NS * (before + 1));
+                sys::futex_wait(&WAKES, wakes, (WAIT_NS * (before + 1)).min(STALLED_NS / 4));
             }
             WAITERS.fetch_sub(1, AcqRel);
         }

@@ -46,6 +46,8 @@ struct Turns {
 const WANTED: usize = 1024;
 const NOT_READY: u64 = u64::MAX;
 const NEVER: u64 = u64::MAX;
+/// How far the others may be ahead of a parked lane for which another parked one may have what it waits for.
+const PATIENCE_NS: u64 = 5_000_000;
 
 static mut TURNS: Turns = Turns {
     states: [State::Ready; LANES_MAX],
@@ -88,6 +90,15 @@ pub(super) fn begin() {
         t.parked = 0;
         t.due = NEVER;
     }
+}
+
+/// A forked child begins anew: its parent may have been in the midst of a drain.
+pub(super) fn reset() {
+    // SAFETY: one thread.
+    let t = unsafe { &mut *(&raw mut TURNS) };
+    t.states = [State::Ready; LANES_MAX];
+    (t.heads, t.ready) = ([0; LANES_MAX], [0; LANES_MAX]);
+    (t.wanted, t.parked, t.due) = ([0; WANTED], 0, NEVER);
 }
 
 /// Something was set aside: only lanes seen empty from now on have shown what belongs to it.
@@ -198,18 +209,23 @@ impl Turns {
         if now <= self.due {
             return None;
         }
-        let (mut best, mut least) = (None, NOT_READY);
+        let (mut best, mut least, mut others) = (None, NOT_READY, NOT_READY);
         self.due = NEVER;
         for i in 0..lanes as usize % (LANES_MAX + 1) {
             let i = i % LANES_MAX;
-            if self.states[i] == State::Parked {
-                self.due = self.due.min(self.until[i]);
-                if self.until[i] < now && self.head(i) < least {
-                    (best, least) = (Some(i), self.head(i));
-                }
+            if self.states[i] != State::Parked {
+                continue;
             }
+            self.due = self.due.min(self.until[i]);
+            let mut head = self.head(i);
+            if self.until[i] < now && head < least {
+                core::mem::swap(&mut head, &mut least);
+                best = Some(i);
+            }
+            others = others.min(head);
         }
-        best
+        // What it waits for may stand in a lane that waits too; but that is not to hold up everything.
+        best.filter(|p| others >= self.until[*p] || now - self.until[*p] > PATIENCE_NS)
     }
 
     /// Lanes that have been read to their ends, of those that are `meant`, go on where there is more by now, which a glance tells. Whether
@@ -287,7 +303,11 @@ fn begun(i: u32) -> u64 {
         let lane = spool::lane(i);
         let c = spool::committed(lane);
         let block = if c.block == 0 { (*lane).first.load(Acquire) } else { c.block };
-        if block == 0 { NOT_READY - 1 } else { (*spool::block(block - 1)).t_ns.load(Relaxed).max(super::seen_empty(i)) }
+        if block == 0 {
+            return NOT_READY - 1;
+        }
+        // The program can have damaged the block.
+        (*spool::block(block - 1)).t_ns.load(Relaxed).max(super::seen_empty(i)).clamp(1, NOT_READY - 1)
     }
 }
 

@@ -4,7 +4,7 @@ use super::nodes::Nodes;
 use super::rows::Row;
 use super::{EMPTIED, Inserted, MANY, PAGE, Slot, TOP, Table, class_of};
 use core::sync::atomic::{Ordering::Release, compiler_fence};
-use memshim_format::live::{self, ENOUGH, Entry, Found, Span, class_for};
+use memshim_format::live::{self, ENOUGH, Entry, FEW, Found, Span, class_for};
 
 /// Entries that go from one level to another, and their addresses >> 3. More than [`ENOUGH`] stand together only where memory was short.
 struct Moving {
@@ -91,7 +91,7 @@ impl Table {
             let place = match live::find(LEVEL, r.places(), node, addr3) {
                 Found::Entry(entry) => return Inserted::Taken(Slot { entry, row }),
                 Found::Place(place) => place,
-                Found::Full => return self.insert_at(LEVEL, row, addr3, e),
+                Found::Full => return self.insert_where_full(row, addr3, e),
             };
             let page = Span::of(PAGE, addr3);
             let count = |span| {
@@ -111,7 +111,7 @@ impl Table {
                 return self.insert_gathered(row, below, addr3, e);
             }
             if r.used() >= live::most(LEVEL, r.places()) {
-                return self.insert_at(LEVEL, row, addr3, e);
+                return self.insert_where_full(row, addr3, e);
             }
             live::put(LEVEL, r.places(), node, place, addr3, e);
             row.write(r.plus());
@@ -135,6 +135,20 @@ impl Table {
         let row = self.begin(span, class_for(span.level(), expected));
         // SAFETY: rows that are found name nodes.
         if row.is_null() { Inserted::NoMemory } else { unsafe { self.insert_at(span.level(), row, addr3, e) } }
+    }
+
+    /// Where a span's node has all that it takes: into a larger one, and where there is none, with a node for the page.
+    #[inline(never)]
+    unsafe fn insert_where_full(&mut self, row: *mut Row, addr3: u64, e: Entry) -> Inserted {
+        // SAFETY: the row names a node; it is found anew.
+        unsafe {
+            let span = row.read().span();
+            if !self.enlarge(row) {
+                return self.insert_gathered(row, Span::of(PAGE, addr3), addr3, e);
+            }
+            let row = self.rows.find(span);
+            self.insert_at(span.level(), row, addr3, e)
+        }
     }
 
     /// With a node for a span that has enough blocks with this one; where there is no memory for that, as before.
@@ -200,6 +214,8 @@ impl Table {
             let mut above = self.row_above(span.level(), span.addr3());
             if above.is_null() {
                 above = self.begin(Span::of(TOP, span.addr3()), class_for(TOP, 1));
+            } else {
+                above = self.gathered_above(span, above);
             }
             let row = self.rows.find(span);
             if above.is_null() {
@@ -224,6 +240,23 @@ impl Table {
             self.rows.remove(row);
         }
         true
+    }
+
+    /// The row that the blocks of a span go to when it gives its node up, `above` being the first that has one: that of the span between, where they
+    /// make enough there with those that stand above it already.
+    unsafe fn gathered_above(&mut self, span: Span, above: *mut Row) -> *mut Row {
+        // SAFETY: the row names a node; rows are found anew.
+        unsafe {
+            let r = above.read();
+            if span.level() + 1 >= r.span().level() {
+                return above;
+            }
+            let between = Span::of(span.level() + 1, span.addr3());
+            let mut n = FEW;
+            live::each_within(r.span().level(), r.places(), self.nodes.at(r.node), between, |_, _| n += 1);
+            let to = if n >= ENOUGH && self.gather(above, between) { between } else { r.span() };
+            self.rows.find(to)
+        }
     }
 
     #[inline(never)]

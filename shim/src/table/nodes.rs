@@ -197,16 +197,12 @@ impl Nodes {
         // SAFETY: only the drain uses the mapping; the spool's fd is checked before each use.
         unsafe {
             if SPOOL.in_file && !self.private {
-                let grown = spool::is_open() && sys!(libc::SYS_ftruncate, SPOOL.fd, TABLE_OFF + len) == 0;
-                let at = match (grown, self.mapped) {
-                    (false, _) => -1,
-                    (true, 0) => {
-                        sys!(libc::SYS_mmap, 0, len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, SPOOL.fd, TABLE_OFF)
-                    }
-                    (true, old) => sys!(libc::SYS_mremap, self.base, old, len, libc::MREMAP_MAYMOVE),
-                };
-                spool::rest();
-                if at > 0 {
+                let at = spool::with_fd(|fd| match self.mapped {
+                    _ if sys!(libc::SYS_ftruncate, fd, TABLE_OFF + len) != 0 => -1,
+                    0 => sys!(libc::SYS_mmap, 0, len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, TABLE_OFF),
+                    old => sys!(libc::SYS_mremap, self.base, old, len, libc::MREMAP_MAYMOVE),
+                });
+                if let Some(at) = at.filter(|at| *at > 0) {
                     sys!(libc::SYS_madvise, at, len, libc::MADV_RANDOM);
                     (self.base, self.mapped) = (at as *mut u64, len);
                     return true;

@@ -129,11 +129,11 @@ impl Rows {
             loop {
                 let p = self.row(i);
                 let found = p.read().span().bits();
-                if found == span.bits() {
-                    return p;
-                }
                 if found == 0 {
                     return core::ptr::null_mut();
+                }
+                if found == span.bits() {
+                    return p;
                 }
                 i = (i + 1) & self.mask;
             }

@@ -1,6 +1,7 @@
 //! Where the code of a Python interpreter ends it: told by the return addresses of native frames. Not for: what that means.
 
 use crate::elf::{Dynamic, Object};
+use crate::sys;
 use crate::unwind::modules;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -42,8 +43,8 @@ impl Ending {
 
     fn has_called_finalize(&self, return_address: u64) -> bool {
         let has = |at: u64, len: u64| at >= self.code[0] && at.saturating_add(len) <= self.code[1];
-        // SAFETY: reads of code that is loaded, within its bounds, and of the stub's entry in a table beside it.
-        unsafe {
+        // SAFETY: reads of code that is loaded, within its bounds.
+        let (jump, slot) = unsafe {
             let behind = |at: u64| at.wrapping_add(4).wrapping_add_signed((at as *const i32).read_unaligned() as i64);
             let Some(call) = return_address.checked_sub(5).filter(|at| has(*at, 5)) else { return false };
             if (call as *const u8).read() != 0xe8 {
@@ -59,9 +60,12 @@ impl Ending {
                 stub += 4;
             }
             stub += ((stub as *const u8).read() == 0xf2) as u64;
-            let is_jump = (stub as *const [u8; 2]).read() == [0xff, 0x25];
-            is_jump && has(stub, 6) && (behind(stub + 2) as *const u64).read_unaligned() == self.finalize
-        }
+            ((stub as *const [u8; 2]).read(), behind(stub + 2))
+        };
+        let mut entry = [0u8; 8];
+        // What looks like a stub need not be one: the kernel reads its entry.
+        // SAFETY: eight bytes are written into as many.
+        jump == [0xff, 0x25] && unsafe { sys::copy_own(slot, entry.as_mut_ptr(), 8) } == 8 && u64::from_le_bytes(entry) == self.finalize
     }
 }
 
