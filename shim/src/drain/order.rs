@@ -3,7 +3,7 @@
 //!
 //! A lane that cannot go on is *empty*, or *parked*: its next record waits for what another ring tells of one address. Parked lanes are
 //! woken when that address is spoken of. When nobody else can go on, everything that had to happen before the waiting record is visible, in
-//! whichever ring; a lane that was seen empty after the record was found has shown all of it. Nor does a lane wait once all others have been
+//! whichever ring; a lane that was seen empty after the record was found has shown all of it. Nor does a lane wait once all that is ready has been
 //! read to a later time than its record can be of: what it waits for was read already, out of turn, and to wait would put all else out of turn too.
 
 use super::ring::is_idle;

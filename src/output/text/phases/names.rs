@@ -19,6 +19,9 @@ pub fn shown(phases: &[&Phase], width: usize) -> Vec<String> {
         same.entry((p.path.split_last().map_or(&[], |(_, outer)| outer), all[at].clone())).or_default().push(at);
     }
     for group in same.into_values().filter(|g| g.len() > 1) {
+        if group.windows(2).all(|two| phases[two[0]].name == phases[two[1]].name) {
+            continue; // nothing tells them apart but their lines
+        }
         let common = group.windows(2).map(|two| common(&phases[two[0]].name, &phases[two[1]].name)).min().unwrap_or(0);
         for at in group {
             let (name, width) = (&phases[at].name, width - indent(phases[at]));
