@@ -50,7 +50,7 @@ EXAMPLES
   memshim analyze trace.jsonl             what it needed, when, and who held it
   memshim export --to svg trace.jsonl     a flame graph of what was live at the peak
   LD_PRELOAD=/path/libmemshim.so prog     the same without `run`
-  eval \"$(memshim env)\"                   for job scripts
+  eval \"$(memshim env --export)\"          for job scripts
   memshim doctor -- python                what will be seen here";
 
 /// How much memory a program needed, when, of which class, and who held it.

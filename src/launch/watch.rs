@@ -85,6 +85,7 @@ pub fn until_end(child: &mut Child, bystander: Option<&mut Bystander>, listen: i
         let pause = (began.elapsed() / 10).clamp(SHORTEST_POLL, LONGEST_POLL);
         match heard.recv_timeout(forward.until_due().map_or(pause, |d| d.min(pause))) {
             Ok(Heard::Child) => stop.look(pid, &mut forward),
+            Ok(Heard::Signal { number, .. }) if stop.is_late(number) => {}
             Ok(Heard::Signal { number, from_kernel }) => {
                 forward.note(number, from_kernel);
                 stop.note(number);
@@ -154,11 +155,18 @@ struct Stop {
     told: bool,
     /// What the target stopped of, if it has.
     target: Option<Signal>,
+    /// We have stopped as the target did, and until when our own signal to do so may still come: it is of the same key.
+    late_until: Option<Instant>,
 }
 
 impl Stop {
     fn note(&mut self, signal: i32) {
         self.told = (self.told || signal == libc::SIGTSTP) && signal != libc::SIGCONT;
+    }
+
+    /// Whether a signal told us to stop where we have been stopped, and continued, already: signals that wait are not heard in their order.
+    fn is_late(&mut self, signal: i32) -> bool {
+        signal == libc::SIGTSTP && self.late_until.take().is_some_and(|until| Instant::now() < until)
     }
 
     /// To be called when either may have changed, in whichever order they become known.
@@ -172,9 +180,11 @@ impl Stop {
             self.target = None;
         }
         if let Some(signal) = self.target.filter(|_| self.told || foreground()) {
+            let unheard = signal == Signal::SIGTSTP && !self.told;
             *self = Stop::default();
             forward.stopped();
             stop::like(signal);
+            self.late_until = unheard.then(|| Instant::now() + HAND_ON_AFTER);
             if target_stopped() {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
             }
