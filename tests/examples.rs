@@ -28,7 +28,7 @@ fn example(test: &str, needs: &[Need], script: &str, args: &[&str]) -> Option<(S
     assert_eq!((bare.end(), under.end()), ("exit 0".into(), "exit 0".into()), "{}{}", lossy(&bare.stderr), lossy(&under.stderr));
     assert_eq!(lossy(&bare.stdout), lossy(&under.stdout));
     let report: Value = serde_json::from_str(&support::analyze(&trace).unwrap()).unwrap();
-    let run = report["runs"].as_array().unwrap().iter().find(|r| r["python"].is_string()).expect("a Python process").clone();
+    let run = report["runs"].as_array().unwrap().iter().find(|r| r["python"]["version"].is_string()).expect("a Python process").clone();
     assert_eq!(run["events"]["lost"], 0, "{}", run["missing"]);
     Some((lossy(&under.stdout), run))
 }
