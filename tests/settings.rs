@@ -257,12 +257,15 @@ fn rules_that_cannot_be_used_are_refused_by_run_and_said_in_the_report_without()
         Command::new(support::memshim()).args(["run", "true"]).current_dir(&dir).env("MEMSHIM_CONFIG", "m.toml").output().expect("memshim");
     assert_eq!(out.status.code(), Some(125));
     assert!(support::lossy(&out.stderr).contains("line 1: `phase_on = ['a'` is not understood; end the list with ]. Nothing was started"));
-    // Of rules that are overruled nothing is said.
-    let out = Command::new(support::memshim())
-        .args(["run", "-q", "--phase-py", "a:b", "true"])
-        .current_dir(&dir)
-        .env("MEMSHIM_PHASE_PY", "solve")
-        .output()
-        .expect("memshim");
-    assert!(out.status.success(), "{}", support::lossy(&out.stderr));
+    // Of rules that are overruled nothing is said, wherever they stand.
+    std::fs::write(dir.join("m.toml"), "phase_py = ['solve']\n").expect("a file");
+    for (flags, name, value, code) in [
+        (&["--phase-py", "a:b"][..], "MEMSHIM_PHASE_PY", "solve", 0),
+        (&["--phase-py", "a:b"], "MEMSHIM_CONFIG", "m.toml", 0),
+        (&["--phase-sym", "libm*:cos"], "MEMSHIM_CONFIG", "m.toml", 125),
+    ] {
+        let mut command = Command::new(support::memshim());
+        let out = command.args(["run", "-q"]).args(flags).arg("true").current_dir(&dir).env(name, value).output().expect("memshim");
+        assert_eq!(out.status.code(), Some(code), "{flags:?} {name}: {}", support::lossy(&out.stderr));
+    }
 }

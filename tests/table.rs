@@ -31,14 +31,14 @@ mod spool {
     }
 
     pub fn back(_: usize, _: usize) -> bool {
-        // SAFETY: the test has one thread.
+        // SAFETY: one test at a time, of one thread.
         unsafe { !SPOOL.full }
     }
 
     /// A new file; it stays open while what is returned is kept.
     pub fn renew() -> std::fs::File {
         let file = tempfile::tempfile().unwrap();
-        // SAFETY: the test has one thread.
+        // SAFETY: one test at a time, of one thread.
         unsafe { SPOOL = Spool { in_file: true, fd: file.as_raw_fd(), full: false } };
         file
     }
@@ -46,22 +46,14 @@ mod spool {
 
 use memshim_format::live::{Entry, Header, UNIT, bytes, entries};
 use memshim_format::spool::{PYTHON_BLOCK, TABLE_OFF};
+use proptest::prelude::RngExt;
+use proptest::test_runner::{RngAlgorithm, TestRng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use table::{Inserted, Table};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % n
-    }
-}
 
 /// What a reader of the file finds: address >> 3 and sequence number.
 fn as_read(file: &File) -> BTreeSet<(u64, u64)> {
@@ -83,16 +75,19 @@ fn as_read(file: &File) -> BTreeSet<(u64, u64)> {
 }
 
 /// An address >> 3 of one of some heaps: dense and sparse ones, side by side, of Python's and not.
-fn some_address(random: &mut Random, wide: u64) -> u64 {
+fn some_address(random: &mut TestRng, wide: u64) -> u64 {
     let heap =
-        [0x5555_5560_0000 >> 3, 0x7fff_f000_0000 >> 3, 0x7f12_3456_0000 >> 3 | PYTHON_BLOCK, 0x1_0000 >> 3][random.below(4) as usize];
-    heap + random.below(1 << wide) / 2 * 2
+        [0x5555_5560_0000 >> 3, 0x7fff_f000_0000 >> 3, 0x7f12_3456_0000 >> 3 | PYTHON_BLOCK, 0x1_0000 >> 3][random.random_range(0..4)];
+    heap + random.random_range(0..1 << wide) / 2 * 2
 }
+
+/// There is one spool: its tests go one after the other.
+static ONE: Mutex<()> = Mutex::new(());
 
 fn hold(seed: u64, ops: u64, full_at: u64) {
     let file = spool::renew();
     let mut table = Table::new();
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed as u8; 32]);
     let mut model = BTreeMap::new();
     let (mut wide, mut next, mut step, mut grows) = (12, 0x6000_0000, 4, true);
     for seq in 0..ops {
@@ -100,12 +95,12 @@ fn hold(seed: u64, ops: u64, full_at: u64) {
             // SAFETY: one thread.
             unsafe { spool::SPOOL.full = true };
         }
-        if random.below(ops / 20 + 1) == 0 {
+        if random.random_range(0..ops / 20 + 1) == 0 {
             // Another part of the program: pages of many blocks, of few, or one block in many MiB; with more or fewer than before.
-            let order = 1 + random.below(16);
-            (wide, step, grows) = (8 + random.below(24), 2 + random.below(1 << order), random.below(3) > 0);
+            let order = 1 + random.random_range(0..16);
+            (wide, step, grows) = (8 + random.random_range(0..24), 2 + random.random_range(0..1 << order), random.random_range(0..3) > 0);
         }
-        let addr3 = match random.below(4) {
+        let addr3 = match random.random_range(0..4) {
             0 => some_address(&mut random, wide),
             1 if !model.is_empty() => {
                 let from = some_address(&mut random, wide);
@@ -117,7 +112,7 @@ fn hold(seed: u64, ops: u64, full_at: u64) {
             }
         };
         let e = Entry::new(7, seq, 8 + addr3 % 512);
-        if grows || random.below(3) == 0 {
+        if grows || random.random_range(0..3) == 0 {
             match table.insert(addr3, e) {
                 Inserted::Yes => assert!(model.insert(addr3, seq).is_none(), "{seed}: another block lies at {addr3:#x}"),
                 Inserted::Taken(slot) => assert_eq!(model.get(&addr3), Some(&table.get(slot).low_seq()), "{seed}: {addr3:#x}"),
@@ -128,7 +123,7 @@ fn hold(seed: u64, ops: u64, full_at: u64) {
         match table.find(addr3) {
             Some(slot) => {
                 assert_eq!(model.get(&addr3), Some(&table.get(slot).low_seq()), "{seed}: {addr3:#x}");
-                if !grows || random.below(4) == 0 {
+                if !grows || random.random_range(0..4) == 0 {
                     table.take(slot);
                     model.remove(&addr3);
                 }
@@ -152,10 +147,44 @@ fn hold(seed: u64, ops: u64, full_at: u64) {
 
 #[test]
 fn the_live_table_agrees_with_a_map() {
+    let _one = ONE.lock();
     for seed in 0..60 {
         hold(seed, 20_000, u64::MAX);
     }
     for seed in 60..80 {
         hold(seed, 20_000, seed * 137);
     }
+}
+
+/// 51 blocks on each of many pages, of which one or two are left; then others, also where nothing was.
+#[test]
+fn few_blocks_left_on_many_pages_fill_no_node_for_good() {
+    let _one = ONE.lock();
+    let file = spool::renew();
+    let mut table = Table::new();
+    let mut model = BTreeMap::new();
+    let mut seq = 0;
+    let mut put = |table: &mut Table, addr3: u64| {
+        seq += 1;
+        assert!(matches!(table.insert(addr3, Entry::new(3, seq, 72)), Inserted::Yes), "{addr3:#x}");
+        assert!(model.insert(addr3, seq).is_none());
+    };
+    let of_first = |i: u64| (0x5555_5560_0000 + 80 * i) >> 3;
+    let of_later = |i: u64| if i.is_multiple_of(7) { (0x5555_5560_0028 + 9008 * i) >> 3 } else { (0x5555_8000_0000 + 4016 * i) >> 3 };
+    (0..400_000).for_each(|i| put(&mut table, of_first(i)));
+    let left = |i: &u64| i.is_multiple_of(40);
+    for i in (0..400_000).filter(|i| !left(i)) {
+        table.take(table.find(of_first(i)).expect("it is there"));
+    }
+    (0..100_000).for_each(|i| put(&mut table, of_later(i)));
+    (0..400_000).filter(|i| !left(i)).for_each(|i| _ = model.remove(&of_first(i)));
+    assert!(as_read(&file).into_iter().eq(model.iter().map(|(k, v)| (*k, *v))), "as a reader of the file finds it");
+    for (addr3, seq) in model {
+        let slot = table.find(addr3).unwrap_or_else(|| panic!("{addr3:#x} is gone"));
+        assert_eq!(table.get(slot).low_seq(), seq);
+        table.take(slot);
+    }
+    assert_eq!(table.size().1, 0);
+    // SAFETY: it is not used any more.
+    unsafe { table.release() };
 }

@@ -20,9 +20,6 @@ pub struct Config {
     /// The file that the variable names, by its full path.
     pub path: Option<PathBuf>,
     pub phase_on: Vec<String>,
-    /// Rules for functions, as their variables would have them.
-    pub phase_py: Option<OsString>,
-    pub phase_sym: Option<OsString>,
     pub compiles: bool,
     pub artifacts: Vec<OsString>,
     pub out: Option<PathBuf>,
@@ -30,8 +27,8 @@ pub struct Config {
     pub off: bool,
     /// Settings of `run` that are of another kind than they should be, with what to give.
     wrong: Vec<String>,
-    /// Lines of rules that cannot be used, with what to write.
-    pub bad_rules: Vec<String>,
+    /// Rules that cannot be used, by their key, with the line and what to write.
+    pub bad_rules: Vec<(Key, String)>,
 }
 
 impl Config {
@@ -52,13 +49,14 @@ impl Config {
                 Item::Set { line, key, value } => {
                     let Err(form) = config.take(key, value) else { continue };
                     let said = format!("line {line}: {} = {} is not understood; {form}", key.name(), text_of(value).to_string_lossy());
-                    if is_of_rules(key) { config.bad_rules.push(said) } else { config.wrong.push(said) }
+                    if is_of_rules(key) { config.bad_rules.push((key, said)) } else { config.wrong.push(said) }
                 }
-                Item::Wrong { line, text, fix } if Key::ALL.iter().any(|k| is_of_rules(*k) && sets(text, *k)) => {
-                    config.bad_rules.push(format!("line {line}: `{}` is not understood; {fix}", String::from_utf8_lossy(text)));
+                Item::Wrong { line, text, fix } => {
+                    // Of others the library says so.
+                    if let Some(key) = Key::ALL.iter().copied().find(|k| is_of_rules(*k) && sets(text, *k)) {
+                        config.bad_rules.push((key, format!("line {line}: `{}` is not understood; {fix}", String::from_utf8_lossy(text))));
+                    }
                 }
-                // The library says so.
-                Item::Wrong { .. } => {}
             }
         }
         config
@@ -84,8 +82,9 @@ impl Config {
                 let wrong = self.phase_on.iter().find_map(|rule| rule.parse::<Rule>().err());
                 return wrong.map_or(Ok(()), Err);
             }
-            (Key::PhasePy, _) => self.phase_py = rules(value::PYTHON, value)?,
-            (Key::PhaseSym, _) => self.phase_sym = rules(value::NATIVE, value)?,
+            // The library takes these; here they are only looked at.
+            (Key::PhasePy, _) => return check(value::PYTHON, value),
+            (Key::PhaseSym, _) => return check(value::NATIVE, value),
             (Key::Artifacts, _) => self.artifacts = texts(value)?.collect(),
             (Key::Compiles, Value::Truth(yes)) => self.compiles = yes,
             (Key::Compiles, _) => return Err("give true or false".into()),
@@ -103,10 +102,10 @@ fn texts(value: Value) -> Result<impl Iterator<Item = OsString>, String> {
     if value.parts().all(is_text) { Ok(value.parts().map(text_of)) } else { Err("give a list of texts between quotes".into()) }
 }
 
-/// Rules for functions; nothing where there are none.
-fn rules(kind: value::Rules, value: Value) -> Result<Option<OsString>, String> {
+/// Whether rules for functions can be used; an empty list can.
+fn check(kind: value::Rules, value: Value) -> Result<(), String> {
     let text = text_of(value);
-    if text.is_empty() { Ok(None) } else { kind.check(&text).map(Some) }
+    if text.is_empty() { Ok(()) } else { kind.check(&text).map(|_| ()) }
 }
 
 /// As a variable has it.
@@ -126,7 +125,8 @@ mod tests {
         assert_eq!((c.phase_on, c.compiles, c.artifacts, c.off), (vec!["^a\\d,".to_owned()], true, vec!["x/**".into()], true));
         assert_eq!((c.out, c.wrong.len()), (Some("a/".into()), 0));
         let c = Config::of(b"phase_on = 3\n\ncompiles = 'yes'");
-        assert_eq!(c.bad_rules, ["line 1: phase_on = 3 is not understood; give a list of texts between quotes"]);
+        let said = "line 1: phase_on = 3 is not understood; give a list of texts between quotes";
+        assert_eq!(c.bad_rules, [(Key::PhaseOn, said.to_owned())]);
         assert_eq!(c.wrong, ["line 3: compiles = yes is not understood; give true or false"]);
     }
 }

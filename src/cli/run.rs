@@ -203,14 +203,17 @@ impl Run {
             rules.push(text.parse().map_err(|why| not_understood(&format!("{}={text}", Key::PhaseOn.variable()), why))?);
         }
         let functions = [(Key::PhasePy, value::PYTHON, &self.phase_py), (Key::PhaseSym, value::NATIVE, &self.phase_sym)];
+        // Of a kind that is given elsewhere, those of the file count for nothing.
+        let mut overruled = Vec::new();
         for (key, kind, flags) in functions {
             let given = joined(flags).map(|list| (format!("--{}", key.name().replace('_', "-")), list));
             let of_variable = || variable(key).map(|list| (format!("{}={}", key.variable(), list.display()), list));
             if let Some((from, list)) = given.or_else(of_variable) {
                 kind.check(&list).map_err(|why| not_understood(&from, why))?;
+                overruled.push(key);
             }
         }
-        if let Some(line) = config.bad_rules.first() {
+        if let Some((_, line)) = config.bad_rules.iter().find(|(key, _)| !overruled.contains(key)) {
             let path = config.path.as_deref().unwrap_or(Path::new("")).display();
             anyhow::bail!("{FILE}={path}, {line}. Nothing was started");
         }

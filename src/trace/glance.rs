@@ -42,11 +42,17 @@ pub fn at(path: &Path, pid: u32) -> Option<Seen> {
     let lanes = (word(offset_of!(Header, lanes)) as usize).min(LANES_MAX);
     let mut seen = Seen::default();
     let mut used = 0;
-    for number in 0..lanes {
-        let top = page(&file, (LANES_OFF + number * LANE) as u64, TOP).ok()?;
+    let crowd = word(offset_of!(Header, crowd)) as usize;
+    let mut top = vec![0; TOP];
+    for index in 0..lanes {
+        file.read_exact_at(&mut top, (LANES_OFF + index * LANE) as u64).ok()?;
         let number = |at: usize| top.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
         if number(offset_of!(Lane, python)) as u32 != 0 {
             continue;
+        }
+        // Without room on the disk the lane that threads share lies in memory, and the file has a hole there.
+        if index + 1 == crowd && number(offset_of!(Lane, state)) as u32 != 3 {
+            return None;
         }
         let (live, hi) = (number(offset_of!(Lane, live)) as i64, number(offset_of!(Lane, hi)) as i64);
         seen.live = seen.live.saturating_add(live);

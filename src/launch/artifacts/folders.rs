@@ -53,20 +53,29 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
+    /// With what a later look left out: of the same folders those that are more, of everything else both.
+    pub fn with(mut self, later: LeftOut) -> LeftOut {
+        self.folders = self.folders.max(later.folders);
+        self.unwatched = self.unwatched.max(later.unwatched);
+        self.late |= later.late;
+        self.globs.extend(later.globs);
+        self
+    }
+
     /// What is missing and what would help, in words; `None` where nothing is.
     pub fn said(&self) -> Option<String> {
         let globs = self.globs.iter().map(|g| format!("`{g}`")).collect::<Vec<_>>().join(", ");
         let why = if self.late {
             format!("looking took {}", seconds(LOOK.as_secs_f64()))
         } else {
-            format!("{} are watched", count(NEAREST as u64))
+            format!("{} are looked into", count(NEAREST as u64))
         };
-        if self.folders > 0 {
-            return Some(format!("{globs}: too many folders; {why}, the nearest first: name the folder more closely, as 'dump/**'"));
-        }
-        (self.unwatched > 0).then(|| {
-            format!("{globs}: the kernel gives no more watches: raise fs.inotify.max_user_watches, or name the folder more closely")
-        })
+        let crowded =
+            (self.folders > 0).then(|| format!("too many folders; {why}, the nearest first: name the folder more closely, as 'dump/**'"));
+        let unwatched = (self.unwatched > 0)
+            .then(|| "the kernel gives no more watches: raise fs.inotify.max_user_watches, or name the folder more closely".to_owned());
+        let said: Vec<String> = crowded.into_iter().chain(unwatched).collect();
+        (!said.is_empty()).then(|| format!("{globs}: {}", said.join("; ")))
     }
 }
 
@@ -110,7 +119,7 @@ impl Folders {
         let mut next: VecDeque<(PathBuf, bool)> = roots.iter().map(|r| (r.clone(), true)).collect();
         let mut looked_into = 0;
         while let Some((folder, is_root)) = next.pop_front() {
-            if !wanted(&folder, &self.globs, true) || has_no_storage(&folder) {
+            if !wanted(&folder, &self.globs, true) {
                 continue;
             }
             let late = Instant::now() >= until;
@@ -118,6 +127,9 @@ impl Folders {
                 self.left_out.folders += 1;
                 self.left_out.late |= late;
                 self.blame(&folder);
+                continue;
+            }
+            if has_no_storage(&folder) {
                 continue;
             }
             looked_into += 1;

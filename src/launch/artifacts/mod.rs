@@ -151,7 +151,9 @@ impl Artifacts {
                     Ok(m) if m.is_file() => self.look(path, &m, t, true),
                     // Links, pipes, sockets.
                     Ok(_) => {}
-                    Err(_) => self.miss(path, t),
+                    Err(e) if e.kind() == std::io::ErrorKind::NotFound => self.miss(path, t),
+                    // It may be there: the look at the end tells.
+                    Err(_) => {}
                 }
             }
         }
@@ -219,14 +221,12 @@ impl Artifacts {
         lines
     }
 
-    /// The look at the end; what it leaves out is said if it is more than at the start.
+    /// The look at the end; what it leaves out is said with what the one at the start did.
     fn folders_again(&mut self, roots: &[PathBuf]) -> Vec<(PathBuf, Metadata)> {
         let before = std::mem::take(&mut self.folders.left_out);
         self.folders.watching = false;
         let found = self.enter(roots);
-        if self.folders.left_out.folders <= before.folders {
-            self.folders.left_out = before;
-        }
+        self.folders.left_out = before.with(std::mem::take(&mut self.folders.left_out));
         found
     }
 
