@@ -97,7 +97,8 @@ pub fn find(place: u64) -> Option<Tables> {
     let found = match look(place) {
         None if is_stale() => {
             refresh();
-            look(place)
+            // Where it still is, another thread is reading the list, or changing it.
+            look(place).or_else(|| if is_stale() { chain::ask(place) } else { None })
         }
         found => found,
     };
@@ -112,7 +113,7 @@ fn something_has_gone() -> bool {
     a == u64::MAX || added.wrapping_sub(held) != a.wrapping_sub(h)
 }
 
-/// Whether a place that was not found is in no object: not so while another thread reads the list, or where changes are not counted.
+/// Whether a place that is not found from now on is in no object: not so while another thread reads the list, or where changes are not counted.
 pub fn is_certain() -> bool {
     chain::counted() && !is_stale()
 }
@@ -125,7 +126,7 @@ pub fn code(place: u64) -> Option<[u64; 2]> {
 fn is_stale() -> bool {
     let (known, [added, held], [a, h]) = (chain::counted(), chain::counters(), &READ_AT);
     if known || KNOWN.load(Acquire).is_null() {
-        added != a.load(Relaxed) || held != h.load(Relaxed)
+        added != a.load(Acquire) || held != h.load(Acquire)
     } else {
         chain::has_more() || sys::now().wrapping_sub(READ_WHEN.load(Relaxed)) > 10_000_000
     }
@@ -236,12 +237,10 @@ unsafe fn reread() {
         }
     };
     let whole = if trusted { chain::each_new(look) } else { chain::each(look) };
-    if !whole || at != chain::counters() {
+    let all_read = whole && at == chain::counters();
+    if !all_read {
         // It changed while it was read; what was found stands, and who looks next reads again.
         modules.iter_mut().take(count).filter(|m| m.is_loaded()).for_each(|m| m.turn = turn);
-    } else {
-        let [a, h] = at;
-        READ_AT.iter().zip([a, h]).for_each(|(c, v)| c.store(v, Relaxed));
     }
     for m in modules.iter_mut().take(count) {
         let (was, is) = (m.is_loaded(), m.turn == turn);
@@ -260,6 +259,10 @@ unsafe fn reread() {
     READ_WHEN.store(sys::now(), Relaxed);
     // SAFETY: as above.
     publish(unsafe { &(*known).ranges }, modules, count);
+    // Only now: whoever finds the list as it was read finds what was read.
+    if all_read {
+        READ_AT.iter().zip(at).for_each(|(c, v)| c.store(v, Release));
+    }
 }
 
 /// Writes the sorted ranges of the loaded modules.

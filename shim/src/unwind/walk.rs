@@ -85,9 +85,11 @@ impl Native {
     #[cold]
     #[inline(never)]
     fn make_rule(&mut self, place: u64, pc: u64) -> Rule {
+        // Asked before: a list that another thread reads meanwhile has been read when one asks afterwards.
+        let certain = modules::is_certain();
         let Some(tables) = modules::find(place) else {
             // Not kept: an object may be loaded there, or code be made.
-            self.uncertain |= !modules::is_certain();
+            self.uncertain |= !certain;
             return Rule::NONE;
         };
         // SAFETY: memory for rows, which are written before they are read.
