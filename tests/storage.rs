@@ -79,6 +79,51 @@ fn what_a_private_spool_could_not_write_is_lost_and_said() {
     }
 }
 
+/// With little address space a program is recorded all the same, in as little as it takes, or it is said that it is not.
+#[test]
+fn what_an_address_space_has_no_room_for_is_said() {
+    let test = "what_an_address_space_has_no_room_for_is_said";
+    let (mut recorded, mut refused) = (0, 0);
+    for kib in [4_000, 8_000, 12_000, 16_000, 20_000, 24_000, 32_000, 40_000, 80_000] {
+        for mode in ["full", "fast"] {
+            // What the loader itself has no room for ends the program with 127, with memshim or without.
+            let script = format!(
+                r#"ulimit -v {kib}; "$LOOP" malloc+free $TIMES > /dev/null 2>&1; echo $?
+                LD_PRELOAD="$SHIM" MEMSHIM_OUT="$DIR/t.jsonl" "$LOOP" malloc+free $TIMES 2> "$DIR/said" > /dev/null; echo $?"#
+            );
+            let codes = in_shell(&format!("{test}-{kib}"), &script, mode, 1000);
+            let dir = support::run_dir(&format!("{test}-{kib}-{mode}"));
+            if codes != "0\n0\n" {
+                // The library itself was not loaded.
+                assert!(kib <= 12_000 && (codes.starts_with("127") || codes.ends_with("127\n")), "{kib} {codes}");
+                continue;
+            }
+            let said = std::fs::read_to_string(dir.join("said")).expect("stderr");
+            if said.contains("cannot be preloaded") {
+                // Said by the loader.
+                continue;
+            }
+            let Ok(text) = support::analyze(&dir.join("t.jsonl")) else {
+                // Not even what a trace begins with.
+                assert!(said.contains("not recorded") && said.contains("ulimit -v"), "{kib} {mode}: {said}");
+                refused += 1;
+                continue;
+            };
+            let report: Value = serde_json::from_str(&text).expect("JSON");
+            let run = &report["runs"][0];
+            if run["end"]["kind"] == "exited" {
+                assert_eq!((&run["heap"]["allocs"], said.as_str()), (&1000.into(), ""), "{kib} {mode}: {run}");
+                recorded += 1;
+            } else {
+                let missing = run["missing"].to_string();
+                assert!(said.contains("not recorded") && missing.contains("ulimit -v"), "{kib} {mode}: {said} {missing}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(recorded >= 8 && refused >= 2, "{recorded} {refused}");
+}
+
 #[test]
 fn an_exit_with_a_full_disk_is_an_exit() {
     let test = "an_exit_with_a_full_disk_is_an_exit";
@@ -186,7 +231,7 @@ fn a_forked_child_on_a_full_disk_says_what_to_do() {
             let said: Vec<String> = ["missing", "notes"].iter().map(|key| run[*key].to_string()).collect();
             let said = said.concat();
             assert!(!said.split(|c: char| !c.is_alphabetic()).any(|word| word == "lane" || word == "lanes"), "{said}");
-            let of_disk = said.contains("the disk of the trace had no room to record the calls of a further thread; make room there");
+            let of_disk = said.contains("there was no room to record the calls of a further thread, on the disk of the trace");
             of_threads += of_disk as u32;
         }
     }

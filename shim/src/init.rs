@@ -135,7 +135,8 @@ unsafe fn begin() {
         crate::phases::python::settle();
         crate::phases::symbol::settle();
         if !map_private() {
-            PHASE.store(3, Release);
+            sink::note_stderr();
+            no_memory();
             return;
         }
         match sink::open() {
@@ -198,7 +199,7 @@ unsafe fn begin_child() {
         INHERITED = Some((SPOOL.pid, held));
         let (old_fd, old_id) = (SPOOL.fd, SPOOL.id);
         crate::table::TABLE.release();
-        sys::unmap(SPOOL.base, memshim_format::spool::TABLE_OFF);
+        sys::unmap(SPOOL.base, SPOOL.mapped);
         SPOOL.base = core::ptr::null_mut();
         spool::forget_crowd();
         if old_fd >= 0 && sys::identity(old_fd) == old_id {
@@ -264,6 +265,15 @@ unsafe fn map_private() -> bool {
 unsafe extern "C" fn wipe() {
     // SAFETY: a fresh child has one thread.
     unsafe { core::ptr::write_bytes(HOTS.cast::<u8>(), 0, WIPED) };
+}
+
+const NO_MEMORY: &str = "there is no memory to record in; allow more address space (ulimit -v)";
+
+/// There is none: one line says so, and the program runs on unrecorded.
+fn no_memory() {
+    PHASE.store(3, Release);
+    let mut b = [0u8; 256];
+    sink::complain(Text::over(&mut b).str("memshim: ").str(NO_MEMORY).str(". The program runs on, not recorded.\n").as_bytes());
 }
 
 /// No trace can be written: one line says why, and the program runs on unrecorded.
@@ -338,7 +348,8 @@ unsafe fn start_recording() {
         let shareable = SINK.is_regular_own();
         let at = if shareable { path.as_ptr() } else { core::ptr::null() };
         if !spool::create(at, "the trace is not a file of this process's own") {
-            PHASE.store(3, Release);
+            lines::mode("none", NO_MEMORY, libc::ENOMEM);
+            no_memory();
             return;
         }
         let h = spool::header();

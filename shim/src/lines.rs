@@ -64,6 +64,15 @@ pub fn note(what: &[&str]) {
     sink::write(t.as_bytes());
 }
 
+/// Writes a `mode` line: from here on recording is this, for a reason with its error number.
+pub fn mode(to: &str, why: &str, errno: i32) {
+    let mut b = [0u8; 512];
+    let mut t = Text::over(&mut b);
+    t.str("{\"type\":\"mode\"").field("t", sys::now()).str(",\"mode\":\"").str(to).str("\",\"why\":\"").str(why).str("\"");
+    t.field("errno", errno as u64).str("}\n");
+    sink::write(t.as_bytes());
+}
+
 /// A note of what may hold anything.
 pub fn note_given(what: &[&[u8]]) {
     let mut t = stage();

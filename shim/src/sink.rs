@@ -108,6 +108,12 @@ pub static mut SINK: Sink = Sink {
     stderr: (0, 0),
 };
 
+/// Notes where stderr points at the start.
+pub fn note_stderr() {
+    // SAFETY: one thread (start of the process).
+    unsafe { SINK.stderr = sys::identity(2) };
+}
+
 /// Says one line on the program's stderr, if that is still what it was at the start. Signals are blocked.
 pub fn complain(line: &[u8]) {
     // SAFETY: one write to fd 2 of bytes we own.

@@ -18,6 +18,8 @@ pub use blocks::{give_block, take_block, wake_waiters};
 /// What this process knows of its spool.
 pub struct Spool {
     pub base: *mut u8,
+    /// Bytes mapped there.
+    pub mapped: usize,
     pub fd: c_int,
     pub id: (u64, u64),
     pub shared: bool,
@@ -31,12 +33,27 @@ pub struct Spool {
     pub path: [u8; 4200],
 }
 
-pub static mut SPOOL: Spool =
-    Spool { base: core::ptr::null_mut(), fd: -1, id: (0, 0), shared: false, in_file: false, reason: "", pid: 0, bytes: 0, path: [0; 4200] };
+pub static mut SPOOL: Spool = Spool {
+    base: core::ptr::null_mut(),
+    mapped: 0,
+    fd: -1,
+    id: (0, 0),
+    shared: false,
+    in_file: false,
+    reason: "",
+    pid: 0,
+    bytes: 0,
+    path: [0; 4200],
+};
 
 /// Rings or lanes are being given memory.
 static GROWING: AtomicU32 = AtomicU32::new(0);
 static LANES_BACKED: AtomicU32 = AtomicU32::new(0);
+/// Lanes that the mapping has room for.
+static LANES_MAPPED: AtomicU32 = AtomicU32::new(LANES_MAX as u32);
+/// Of the address space that a process may have, the spool takes no more than a part of this, but for [`LANES_LEAST`] lanes.
+const SHARE: usize = 16;
+const LANES_LEAST: usize = 16;
 
 /// The header page.
 #[inline(always)]
@@ -105,11 +122,15 @@ pub fn create(path: sys::Path, reason: &'static str) -> bool {
         for s in &STATES {
             s.store(0, Relaxed);
         }
+        let allowed = sys::address_space() / SHARE;
+        let lanes = (allowed.saturating_sub(LANES_OFF) / LANE).clamp(LANES_LEAST, LANES_MAX);
+        LANES_MAPPED.store(lanes as u32, Relaxed);
+        SPOOL.mapped = LANES_OFF + lanes * LANE;
         if !path.is_null() {
             open_shared(path);
         }
         if SPOOL.base.is_null() {
-            SPOOL.base = sys::map_anon(TABLE_OFF);
+            SPOOL.base = sys::map_anon(SPOOL.mapped);
             if SPOOL.base.is_null() {
                 return false;
             }
@@ -136,7 +157,7 @@ unsafe fn open_shared(path: sys::Path) {
         let [kind, ..] = fs;
         let usable = !is_remote(kind) && sys!(libc::SYS_ftruncate, fd, TABLE_OFF) == 0 && sys!(libc::SYS_fallocate, fd, 0, 0, 4096) == 0;
         let base =
-            if usable { sys!(libc::SYS_mmap, 0, TABLE_OFF, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0) } else { -1 };
+            if usable { sys!(libc::SYS_mmap, 0, SPOOL.mapped, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0) } else { -1 };
         if base < 0 {
             sys::swallow(libc::SIGXFSZ); // RLIMIT_FSIZE below the spool's size
             SPOOL.reason = "the folder of the trace holds no shared mapping";
@@ -151,9 +172,9 @@ unsafe fn open_shared(path: sys::Path) {
         SPOOL.in_file = true;
         SPOOL.bytes = 4096;
         // Pages are touched here and there: reading ahead would fill memory with what is never used.
-        sys!(libc::SYS_madvise, base, TABLE_OFF, libc::MADV_RANDOM);
+        sys!(libc::SYS_madvise, base, SPOOL.mapped, libc::MADV_RANDOM);
         // The mapping shows in no core dump.
-        sys!(libc::SYS_madvise, base, TABLE_OFF, libc::MADV_DONTDUMP);
+        sys!(libc::SYS_madvise, base, SPOOL.mapped, libc::MADV_DONTDUMP);
     }
 }
 
@@ -268,9 +289,9 @@ pub fn make_crowd() -> Option<u32> {
     while GROWING.swap(1, Acquire) != 0 {
         sys::yield_now();
     }
-    let n = LANES.load(Acquire);
+    let (n, most) = (LANES.load(Acquire), LANES_MAPPED.load(Relaxed));
     let off = LANES_OFF + n as usize * LANE;
-    if CROWD.load(Acquire) == 0 && (n as usize) < LANES_MAX && n >= LANES_BACKED.load(Acquire).min(LANES_MAX as u32 - 1) {
+    if CROWD.load(Acquire) == 0 && n < most && n >= LANES_BACKED.load(Acquire).min(most - 1) {
         let there = n < LANES_BACKED.load(Acquire) || back(off, LANE) || {
             let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED);
             // SAFETY: pages of the spool's mapping that nobody has used.
@@ -298,7 +319,7 @@ pub fn make_crowd() -> Option<u32> {
 pub fn new_lane() -> Option<u32> {
     loop {
         let n = LANES.load(Acquire);
-        if n as usize >= LANES_MAX - 1 || CROWD.load(Acquire) != 0 {
+        if n + 1 >= LANES_MAPPED.load(Relaxed) || CROWD.load(Acquire) != 0 {
             return None;
         }
         if n < LANES_BACKED.load(Acquire) {

@@ -195,6 +195,14 @@ fn descriptor_limits() -> [u64; 2] {
     if r < 0 { [1024; 2] } else { lim }
 }
 
+/// Bytes of address space that the process may have.
+pub fn address_space() -> usize {
+    let mut lim = [0u64; 2];
+    // SAFETY: lim is a struct rlimit64.
+    let r = unsafe { sys!(libc::SYS_prlimit64, 0, libc::RLIMIT_AS, 0, lim.as_mut_ptr()) };
+    if r < 0 { usize::MAX } else { lim[0] as usize }
+}
+
 /// Sets a process up, with one thread.
 pub fn set_up(work: impl FnOnce()) {
     let [soft, hard] = descriptor_limits();

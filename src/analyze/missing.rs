@@ -65,14 +65,18 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
         let private = seen.notes.iter().find_map(|n| n.strip_prefix("spool private: "));
         let why = match private.filter(|_| heap::unwritten(image).is_none()) {
             Some(rest) => format!("killed, and its shared memory was private: {rest}"),
-            None if end.unseen => "the trace could not be written any more: it may have ended in order".to_string(),
+            None if end.unseen => "recording had ended before: it may have ended in order".to_string(),
             None => "it ended without saying so, and its spool is not beside the trace".to_string(),
         };
         add("the end", 1, &why);
     }
     let start = Nanos(image.header.mono_ns);
     for lowered in &seen.lowered {
-        let what = if lowered.mode == "fast" { "small calls (sampled only)" } else { "single calls (totals only)" };
+        let what = match lowered.mode.as_str() {
+            "fast" => "small calls (sampled only)",
+            "none" => "everything",
+            _ => "single calls (totals only)",
+        };
         let from = Nanos(lowered.t).seconds_since(start);
         all.push(Missing { what: format!("{what} from {from:.3} s on"), count: 0, why: lowered.why.0.clone() });
     }

@@ -138,7 +138,7 @@ pub struct End {
     pub code: Option<i32>,
     /// Signal, where it was ended by one and somebody saw which.
     pub signal: Option<i32>,
-    /// Nobody saw how it ended: the trace could not be written any more (it may have been in order), or it was only watched from outside.
+    /// Nobody saw how it ended: recording had ended before (it may have been in order), or it was only watched from outside.
     pub unseen: bool,
 }
 

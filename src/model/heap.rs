@@ -167,6 +167,13 @@ impl Heap {
         turns.clear();
     }
 
+    /// Since the time before no more than these bytes were live, until `t`; told before the events of that time.
+    pub fn at_most(&mut self, t: u64, bytes: i64) {
+        if let Some(book) = self.sites.as_mut().filter(|_| !self.exact) {
+            book.at_most(t, bytes);
+        }
+    }
+
     /// Adds rows to the dictionary; the number of rows that can't be.
     pub fn define(&mut self, line: &Kinds) -> u64 {
         let mut bad = 0;

@@ -154,6 +154,7 @@ impl Image {
                 // Of many lanes not each line has the rows; then the level is that of the last that had.
                 if !calls.lanes.is_empty() || seen.live == calls.live {
                     self.phases.counted(calls.t, &seen);
+                    self.heap.at_most(calls.t, seen.most.saturating_add(self.counts.inherited()));
                 }
                 self.timeline.note(calls.t.max(self.counts.t), Series::Heap, self.with_inherited(self.counts.live).0);
                 if self.header.mode != "full" {

@@ -3,6 +3,11 @@
 //! To have the set that was live at the peak, nothing is copied when the level rises to a new one. Each site remembers which peak was the last
 //! before its latest change; when it changes again and there has been another since, what it held in between is what it held at that peak.
 //! So a step costs one comparison more, and the set is exact.
+//!
+//! Of samples the level is an estimate, and the highest of many estimates is one that is too high. What cannot have been is known: between two
+//! `calls` lines no more was live than all lanes' maxima. The peak is where that allows most, and of such instants the one whose estimate fits best.
+
+use std::collections::VecDeque;
 
 use super::by_thread::ThreadSites;
 use super::curve::Curve;
@@ -101,8 +106,26 @@ pub struct SiteBook {
     level: i64,
     peak: i64,
     peak_at: u64,
+    /// Of the peak, where levels are estimates.
+    rank: (i64, i64),
+    ceilings: Ceilings,
     /// What sites held over time.
     pub curve: Curve,
+}
+
+/// What can have been live at most, where blocks are samples.
+#[derive(Debug)]
+struct Ceilings {
+    /// Until when, and bytes; the first is that of the latest step.
+    ahead: VecDeque<(u64, i64)>,
+    now: i64,
+}
+
+impl Ceilings {
+    /// How much a level can have been, and by how much less it is wrong: of two the higher is the peak.
+    fn rank(&self, level: i64) -> (i64, i64) {
+        (level.min(self.now), self.now.saturating_sub(level).min(0))
+    }
 }
 
 /// Steps of one lane in `[t0, t1]`, in order; see `batch::Steps`.
@@ -137,7 +160,23 @@ impl Steps<'_> {
 impl SiteBook {
     /// `base`: live before the first event, of no site.
     pub fn new(base: i64, instant: Instant) -> Self {
-        SiteBook { held: vec![Held::default()], instant, instants: 0, level: base, peak: base, peak_at: 0, curve: Curve::default() }
+        let ceilings = Ceilings { ahead: VecDeque::new(), now: i64::MAX };
+        SiteBook {
+            held: vec![Held::default()],
+            instant,
+            instants: 0,
+            level: base,
+            peak: base,
+            peak_at: 0,
+            rank: (base, 0),
+            ceilings,
+            curve: Curve::default(),
+        }
+    }
+
+    /// From the ceiling before until `t` no more than these bytes were live. Told before the steps of that time are played.
+    pub fn at_most(&mut self, t: u64, most: i64) {
+        self.ceilings.ahead.push_back((t, most));
     }
 
     /// Plays steps. `exact`: every call is an event, the level is that of `requested`.
@@ -157,6 +196,9 @@ impl SiteBook {
             self.held.resize(sites.count, Held::default());
         }
         self.curve.reach(steps.t1);
+        if matches!(self.instant, Instant::At(_) | Instant::PeakOf(_)) {
+            self.reach(steps.t0, None);
+        }
         match self.instant {
             Instant::Peak if exact => self.play_to_peak::<true>(steps, kinds),
             Instant::Peak => self.play_to_peak::<false>(steps, kinds),
@@ -169,13 +211,42 @@ impl SiteBook {
     fn play_to_peak<const EXACT: bool>(&mut self, steps: &Steps, kinds: &KindTable) {
         let ids = steps.got.iter().zip(steps.ended);
         for (at, (change, (&got, &ended))) in steps.requested.iter().zip(ids).enumerate() {
-            let sum = self.change(got, ended, kinds);
-            self.level = self.level.wrapping_add(if EXACT { *change } else { sum });
-            if self.level > self.peak {
-                self.peak = self.level;
-                self.instants += 1;
-                self.peak_at = steps.time_of(at);
+            if EXACT {
+                self.change(got, ended, kinds);
+                self.level = self.level.wrapping_add(*change);
+                if self.level > self.peak {
+                    self.peak = self.level;
+                    self.instants += 1;
+                    self.peak_at = steps.time_of(at);
+                }
+            } else {
+                let t = steps.time_of(at);
+                self.reach(t, Some((0, u64::MAX)));
+                self.level = self.level.wrapping_add(self.change(got, ended, kinds));
+                self.look(t);
             }
+        }
+    }
+
+    /// Goes on to a time: the level is what it was for as long. `within`: where the peak is looked for. What was told last holds from then on.
+    fn reach(&mut self, t: u64, within: Option<(u64, u64)>) {
+        while let Some(&(until, most)) = self.ceilings.ahead.front() {
+            self.ceilings.now = most;
+            let Some(&(_, next)) = self.ceilings.ahead.get(1).filter(|_| until < t) else { return };
+            self.ceilings.ahead.pop_front();
+            self.ceilings.now = next;
+            if within.is_some_and(|(from, to)| (from..=to).contains(&until)) {
+                self.look(until);
+            }
+        }
+    }
+
+    /// Whether the level is the peak now.
+    fn look(&mut self, t: u64) {
+        let rank = self.ceilings.rank(self.level);
+        if rank > self.rank {
+            (self.rank, self.peak, self.peak_at) = (rank, self.level, t);
+            self.instants += 1;
         }
     }
 
@@ -193,14 +264,15 @@ impl SiteBook {
         let ids = steps.got.iter().zip(steps.ended);
         for (at, (change, (&got, &ended))) in steps.requested.iter().zip(ids).enumerate() {
             let t = steps.time_of(at);
+            self.reach(t, (self.instants > 0).then_some((from, to)));
             if t >= from && self.instants == 0 {
                 (self.peak, self.peak_at, self.instants) = (self.level, from, 1);
+                self.rank = self.ceilings.rank(self.level);
             }
             let sum = self.change(got, ended, kinds);
             self.level = self.level.wrapping_add(if exact { *change } else { sum });
-            if self.instants > 0 && t <= to && self.level > self.peak {
-                (self.peak, self.peak_at) = (self.level, t);
-                self.instants += 1;
+            if self.instants > 0 && t <= to {
+                self.look(t);
             }
         }
     }
@@ -249,13 +321,18 @@ impl SiteBook {
         if got != 0
             && let Some(held) = self.held.get_mut(kinds.get(got).site as usize)
         {
-            held.peak = held.peak.max(held.now.bytes);
+            held.peak = held.peak.max(held.now.bytes.min(self.ceilings.now));
         }
         sum
     }
 
     /// What all sites held; `then` is final. With the peak's instant and bytes.
     pub fn finish(mut self, by_thread: Option<ThreadSites>) -> SitesEnd {
+        match self.instant {
+            Instant::Peak => self.reach(u64::MAX, Some((0, u64::MAX))),
+            Instant::PeakWithin(from, to) if self.instants > 0 => self.reach(u64::MAX, Some((from, to))),
+            _ => {}
+        }
         // A peak that never was is at the start, when nothing was live.
         let beyond = self.instants == 0 && matches!(self.instant, Instant::At(_) | Instant::PeakWithin(..));
         if beyond {
@@ -398,5 +475,52 @@ mod tests {
         assert_eq!(end.held[1].then.bytes, (100.0 / p).round() as i64);
         assert!((end.held[1].then.blocks - 1.0 / p).abs() < 1e-9);
         assert!((end.held[1].then.variance - 1e4 * (1.0 - p) / (p * p)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_peak_of_samples_is_where_so_much_can_have_been_live() {
+        let mut k = KindTable::new(&[], 100);
+        // Each stands for 158 bytes.
+        k.define(1, 0, 100, 0, memshim_format::record::SAMPLED as u32);
+        let base = k.id(1);
+        let ids: Vec<KindId> = (0..4).map(|site| k.at_site(base, site)).collect();
+        let numbers = Numbers { count: 4, by_thread: None };
+        // At site 1 seven samples are live at 10, by the counts 200 bytes at most were until then; at site 2 three, of 500.
+        let play = |told: &[(u64, i64)]| {
+            let mut book = SiteBook::new(0, Instant::Peak);
+            told.iter().for_each(|&(t, most)| book.at_most(t, most));
+            for (t, site, live) in [(10, 1, 7), (30, 2, 3)] {
+                for (got, ended) in [(ids[site], 0), (0, ids[site])] {
+                    let (got, ended) = (vec![got; live], vec![ended; live]);
+                    book.play(&Steps { requested: &vec![0; live], got: &got, ended: &ended, t0: t, t1: t }, &k, &numbers, false);
+                }
+            }
+            let end = book.finish(None);
+            (end.peak_at, [1, 2].map(|site| (end.held[site].then.bytes, end.held[site].peak)))
+        };
+        assert_eq!(play(&[]), (10, [(7 * 158, 7 * 158), (0, 3 * 158)]));
+        assert_eq!(play(&[(20, 200), (40, 500)]), (30, [(0, 200), (3 * 158, 3 * 158)]));
+        // Where it is told that so much was live at 10, it is there; where not much was at any time, where the estimate fits best.
+        assert_eq!(play(&[(20, 900), (40, 500)]), (10, [(6 * 158, 900), (0, 3 * 158)]));
+        assert_eq!(play(&[(20, 150), (40, 150)]), (10, [(158, 150), (0, 150)]));
+        // What was told last holds for what comes after it.
+        assert_eq!(play(&[(5, 200)]), (10, [(2 * 158, 200), (0, 200)]));
+    }
+
+    #[test]
+    fn a_level_of_samples_lasts_into_the_time_that_allows_it() {
+        let mut k = KindTable::new(&[], 100);
+        k.define(1, 0, 1000, 0, 0);
+        let base = k.id(1);
+        let id = k.at_site(base, 1);
+        let numbers = Numbers { count: 2, by_thread: None };
+        for (most, at) in [(2000, 20), (10, 15)] {
+            let mut book = SiteBook::new(0, Instant::Peak);
+            book.at_most(20, 10);
+            book.at_most(40, most);
+            book.play(&Steps { requested: &[1000], got: &[id], ended: &[0], t0: 15, t1: 15 }, &k, &numbers, false);
+            let end = book.finish(None);
+            assert_eq!((end.peak, end.peak_at, end.held[1].then.bytes), (1000, at, 1000));
+        }
     }
 }

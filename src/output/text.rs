@@ -215,7 +215,7 @@ fn ended(end: &End) -> String {
         (EndKind::Signaled, _, Some(n)) => format!("killed by signal {n}{}", signal_name(n)),
         (EndKind::Signaled, _, None) => "killed by a signal".into(),
         (EndKind::Exec, ..) => "went on as another program (exec)".into(),
-        (EndKind::Killed, ..) if end.unseen => "end not seen: the trace could not be written any more".into(),
+        (EndKind::Killed, ..) if end.unseen => "end not seen: recording had ended before".into(),
         (EndKind::Killed, ..) => "died without warning (killed, out of memory, or the power went)".into(),
         (EndKind::Running, ..) => "still running".into(),
     }

@@ -49,7 +49,8 @@ pub const fn crowded(lane: u32) -> &'static str {
     if lane as usize + 1 >= LANES_MAX {
         "more threads ran at once than the 2,047 whose calls can be recorded one by one; let fewer run at once"
     } else {
-        "the disk of the trace had no room to record the calls of a further thread; make room there, or set MEMSHIM_OUT to a path on another"
+        "there was no room to record the calls of a further thread, on the disk of the trace or in the address space that is allowed (ulimit -v); make room, or set \
+         MEMSHIM_OUT to a path on another disk"
     }
 }
 /// Offset of the live table.

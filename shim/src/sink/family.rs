@@ -25,7 +25,7 @@ pub enum Opened {
 pub fn open() -> Opened {
     // SAFETY: one thread (start of the process).
     unsafe {
-        SINK.stderr = sys::identity(2);
+        super::note_stderr();
         let (_, start) = proc::parent_and_start();
         SINK.me = (sys::getpid(), start);
         let me_ns = proc::pid_namespace();
