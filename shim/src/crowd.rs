@@ -9,7 +9,7 @@ use crate::lane::{HOTS, MODE, usable};
 use crate::{spool, tls};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering::*};
-use memshim_format::spool::Lane;
+use memshim_format::spool::{Lane, cell};
 
 /// Calls between two attempts to get a lane of one's own: others may have ended.
 const ATTEMPT_EVERY: u32 = 4096;
@@ -66,7 +66,7 @@ pub unsafe fn on_alloc(func: u8, p: *mut c_void, size: usize) {
         lane.failed.fetch_add(1, Relaxed);
         return;
     }
-    if let Some([calls, bytes]) = lane.counts.get(func as usize) {
+    if let Some([calls, bytes]) = lane.counts.get(cell(func)) {
         calls.fetch_add(1, Relaxed);
         bytes.fetch_add(size as u64, Relaxed);
     }
@@ -87,7 +87,7 @@ pub unsafe fn on_alloc(func: u8, p: *mut c_void, size: usize) {
 #[inline(never)]
 pub unsafe fn on_free(func: u8, p: *mut c_void) {
     let Some(lane) = shared().filter(|_| counts()) else { return };
-    if let Some([calls, _]) = lane.counts.get(func as usize) {
+    if let Some([calls, _]) = lane.counts.get(cell(func)) {
         calls.fetch_add(1, Relaxed);
     }
     // SAFETY: a live block.

@@ -6,7 +6,7 @@ pub use ends::{QUICK_CODE, before_exec, finish};
 use ends::{exits, exits_somehow, quick_exits};
 
 use crate::config::{self, CONFIG, COUNT};
-use crate::lane::{self, HOTS, Hot, LANES, MODE, SAMPLES, Samples};
+use crate::lane::{self, HOTS, Hot, LANES, MODE, Samples};
 use crate::sink::{self, Opened, SINK};
 use crate::spool::{self, HOTS_LEN, SPOOL};
 use crate::sys::{self, sys};
@@ -247,7 +247,7 @@ unsafe fn map_private() -> bool {
         let wiped = sys!(libc::SYS_madvise, p, WIPED, MADV_WIPEONFORK) == 0;
         HOTS = p.cast();
         ALIVE = p.add(HOTS_LEN).cast();
-        SAMPLES = p.add(HOTS_LEN + 4096).cast();
+        lane::quick::settle(p.add(HOTS_LEN + 4096).cast());
         *ALIVE = 1;
         let f = real::default(b"__register_atfork");
         if !f.is_null() {

@@ -10,13 +10,14 @@
 //! of which no handler tells.
 
 mod blocks;
+pub mod quick;
 mod ring;
 mod samples;
 
 pub use blocks::{Blocks, Malloc, on_alloc, on_failed, on_free, on_realloc_begin, on_realloc_end, usable};
 pub use ring::{push, push_of_stacks};
+pub use samples::Samples;
 use samples::draw;
-pub use samples::{SAMPLES, Samples};
 
 use crate::callers::{self, Walker};
 use crate::phases::symbol::Track;
@@ -25,7 +26,8 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 use memshim_format::record::{op, start};
 use memshim_format::spool::{LANES_MAX, Lane};
 
-/// What the fast path of a thread needs, in the first cache line, and none beside it, since processors fetch lines in pairs.
+/// What the quick calls of a thread need (see [`quick`]), in the first cache line; in the second what others do. None beside them, since
+/// processors fetch lines in pairs.
 #[repr(C, align(128))]
 pub struct Hot {
     /// Address of the next free word of the block being filled; 0 before the first.
@@ -34,18 +36,28 @@ pub struct Hot {
     pub lane: *mut Lane,
     /// [`crate::config::FAST`], [`crate::config::FULL`] or [`crate::config::COUNT`]; anything else: not set up.
     pub mode: u32,
-    /// Number of the lane.
-    pub index: u32,
+    /// The same where calls of malloc and its like are quick ones, else 0.
+    pub quick: u32,
     /// Bytes until the next sample (fast mode).
     pub left: i64,
+    /// [`crate::config::Config::big`].
+    pub big: usize,
+    /// The recorded blocks of fast mode.
+    pub samples: *const Samples,
+    /// The real functions, where calls are quick.
+    pub malloc: Option<unsafe extern "C" fn(usize) -> *mut libc::c_void>,
+    /// See `malloc`.
+    pub free: Option<unsafe extern "C" fn(*mut libc::c_void)>,
+    /// What the lane knows of its thread's stack; null where events get none.
+    pub walker: *mut Walker,
     /// State of the sampler's generator.
     pub rng: u64,
+    /// Number of the lane.
+    pub index: u32,
     /// Index + 1 of the block being filled.
     pub block: u32,
     /// 1 while the thread is inside a hooked driver call.
     pub gpu: u32,
-    /// What the lane knows of its thread's stack; null where events get none.
-    pub walker: *mut Walker,
     /// Open phases of the thread that are left out.
     pub left_out: u32,
     /// Of a lane for Python's blocks: where on the stack the call of an allocator stands that the thread is in, 0 for none.
@@ -57,6 +69,7 @@ pub struct Hot {
     /// Native functions that are phases: which the thread is in. Null before the first.
     pub track: *mut Track,
 }
+const _: () = assert!(core::mem::offset_of!(Hot, walker) == 64 && size_of::<Hot>() == 128);
 
 /// One for every lane; wiped on fork.
 pub static mut HOTS: *mut Hot = core::ptr::null_mut();
@@ -147,6 +160,7 @@ pub fn acquire(python: bool) -> *mut Hot {
             (*hot).left = draw(hot);
         }
         (*hot).mode = MODE.load(Relaxed);
+        quick::set_up(hot, python);
         if (*hot).mode != crate::config::COUNT {
             push(hot, [start(op::THREAD_START, 0, tid as u64), sys::now()]);
         }
@@ -179,9 +193,13 @@ pub fn switch_mode(mode: u32) {
     for i in 0..LANES.load(Acquire) as usize {
         // SAFETY: HOTS has LANES_MAX entries; mode is a word that the owner only reads.
         unsafe {
-            let m = &raw mut (*HOTS.add(i)).mode;
+            let hot = HOTS.add(i);
+            let (m, quick) = (&raw mut (*hot).mode, &raw mut (*hot).quick);
             if *m != 0 {
                 m.write_volatile(mode);
+                if *quick != 0 {
+                    quick.write_volatile(quick::of_mode(mode, !(*hot).walker.is_null()));
+                }
             }
         }
     }

@@ -309,7 +309,7 @@ pub fn totals(python: bool) -> Totals {
             }
             let lane = spool::lane(i);
             for (f, sum) in s.fns.iter_mut().enumerate() {
-                let cell = &(*lane).counts[f % FNS_MAX];
+                let cell = &(*lane).counts[cell(f as u8) % FNS_MAX];
                 let calls = cell[0].load(Relaxed);
                 sum[0] += calls;
                 sum[1] += cell[1].load(Relaxed);
@@ -394,9 +394,10 @@ unsafe fn lane_rows(t: &mut Text, at_hi: &mut Text, lanes: u32, python: bool) {
             }
             let lane = spool::lane(i);
             let (mut allocs, mut bytes) = (0, 0);
-            for cell in (*lane).counts.iter().take(func::FIRST_FREE as usize) {
-                allocs += cell[0].load(Relaxed);
-                bytes += cell[1].load(Relaxed);
+            for f in 0..func::FIRST_FREE {
+                let [calls, asked] = &(*lane).counts[cell(f) % FNS_MAX];
+                allocs += calls.load(Relaxed);
+                bytes += asked.load(Relaxed);
             }
             let blocks = (*lane).blocks.load(Relaxed);
             let frees = (allocs as i64 - blocks).max(0) as u64;

@@ -59,8 +59,8 @@ pub fn at(path: &Path, pid: u32) -> Option<Seen> {
         seen.most = seen.most.saturating_add(hi.max(live));
         let before = seen.allocs;
         for f in 0..(func::FIRST_FREE as usize).min(FNS_MAX) {
-            seen.allocs = seen.allocs.saturating_add(number(offset_of!(Lane, counts) + 16 * f));
-            seen.bytes = seen.bytes.saturating_add(number(offset_of!(Lane, counts) + 16 * f + 8));
+            seen.allocs = seen.allocs.saturating_add(number(offset_of!(Lane, counts) + 16 * layout::cell(f as u8)));
+            seen.bytes = seen.bytes.saturating_add(number(offset_of!(Lane, counts) + 16 * layout::cell(f as u8) + 8));
         }
         used += (seen.allocs > before || live != 0) as usize;
     }

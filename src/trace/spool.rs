@@ -193,7 +193,7 @@ impl Spool {
         let commit = commit_of(&Fields(&bytes[at..at + size_of::<Commit>()]));
         let column = |at: usize, cap: usize, len: u32| bytes[at..at + cap.min(len as usize)].to_vec();
         Ok(Lane {
-            counts: std::array::from_fn(|i| std::array::from_fn(|j| f.u64(offset_of!(L, counts) + i * 16 + j * 8))),
+            counts: std::array::from_fn(|i| std::array::from_fn(|j| f.u64(offset_of!(L, counts) + layout::cell(i as u8) * 16 + j * 8))),
             live: f.i64(offset_of!(L, live)),
             blocks: f.i64(offset_of!(L, blocks)),
             hi: f.i64(offset_of!(L, hi)),

@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 /// First word of a spool ("MEMSPOOL" read as little-endian bytes).
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MEMSPOOL");
 /// Layout version; a reader refuses others.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Offset of the kinds.
 pub const KINDS_OFF: usize = 64 << 10;
 /// Kinds at most; further allocations use the kinds of size −1.
@@ -307,11 +307,17 @@ pub struct Pending {
     pub usable: u64,
 }
 
+/// Where in [`Lane::counts`] a function is: so that malloc and free are first, in one cache line with what is live.
+#[inline(always)]
+pub const fn cell(func: u8) -> usize {
+    if func < 16 { func as usize * 3 % 16 } else { func as usize }
+}
+const _: () = assert!(cell(crate::record::func::MALLOC) == 0 && cell(crate::record::func::FREE) == 1 && FNS_MAX > 16);
+const _: () = assert!(core::mem::offset_of!(Lane, counts) == 32 && LANES_OFF % 64 == 0 && LANE % 64 == 0);
+
 /// One lane: a ring, the exact counts of its thread, and its pending batch.
 #[repr(C)]
 pub struct Lane {
-    /// Calls that succeeded and bytes asked for, by function. Only the lane's thread writes them.
-    pub counts: [[AtomicU64; 2]; FNS_MAX],
     /// Live usable bytes: what this thread allocated less what it freed.
     pub live: AtomicI64,
     /// Live blocks: those this thread allocated less those it freed. What its reallocs ended is allocation calls − free calls − blocks.
@@ -320,6 +326,8 @@ pub struct Lane {
     pub hi: AtomicI64,
     /// Live blocks at that instant. Written before `hi`: who reads `hi` first has blocks of an instant when `live` was no lower.
     pub hi_blocks: AtomicI64,
+    /// Calls that succeeded and bytes asked for, by function at its [`cell`]. Only the lane's thread writes them.
+    pub counts: [[AtomicU64; 2]; FNS_MAX],
     /// Calls that failed.
     pub failed: AtomicU64,
     /// Events counted but not recorded: the ring was full.

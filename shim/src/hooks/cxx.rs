@@ -8,6 +8,8 @@
 
 use super::heap::{call_real, ready, release};
 use crate::crowd;
+use crate::config::{FAST, FULL};
+use crate::lane::quick::{self, STACKS};
 use crate::lane::{Malloc, on_alloc, on_free};
 use crate::real::{CXX_BYPASSES_MALLOC, REAL};
 use core::arch::naked_asm;
@@ -136,6 +138,15 @@ unsafe extern "C" fn memshim_new(size: usize, align: usize, func: u32, aligned: 
         };
         if p.is_null() {
             return p;
+        }
+        if quick::is(hot, FAST) {
+            return quick::allocated::<FAST>(hot, func as u8, p, size);
+        }
+        if quick::is(hot, FULL) {
+            return quick::allocated::<FULL>(hot, func as u8, p, size);
+        }
+        if quick::is(hot, STACKS) {
+            return quick::allocated::<STACKS>(hot, func as u8, p, size);
         }
         if hot.is_null() {
             crowd::on_alloc(func as u8, p, size)

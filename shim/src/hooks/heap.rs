@@ -1,8 +1,10 @@
 //! The malloc family.
 
+use crate::config::{FAST, FULL};
+use crate::lane::quick::{self, SETTLED, STACKS};
 use crate::lane::{self, Hot, Malloc, current, on_alloc, on_failed, on_free, on_realloc_begin, on_realloc_end};
 use crate::real::REAL;
-use crate::{crowd, init};
+use crate::{crowd, init, tls};
 use core::ffi::{c_int, c_void};
 use memshim_format::record::func;
 
@@ -50,9 +52,75 @@ macro_rules! allocators {
     )* };
 }
 
+/// The rest of malloc and calloc after [`quick`]'s part. Each way is a function of its own, so that none saves registers for another, and
+/// each ends in a jump to the next, so that a stack has no more frames of ours.
+macro_rules! quick_allocators {
+    ($($name:ident: $more:ident, $full:ident, $stacks:ident, $otherwise:ident($($arg:ident),*) by $func:ident, real $real:expr, size $size:expr;)*) => { $(
+        #[inline(never)]
+        pub unsafe extern "C" fn $more($($arg: usize,)* hot: *mut Hot) -> *mut c_void {
+            // SAFETY: passed on as called.
+            unsafe {
+                if quick::is(hot, FULL) {
+                    return $full($($arg,)* hot);
+                }
+                if quick::is(hot, STACKS) {
+                    return $stacks($($arg,)* hot);
+                }
+                $otherwise($($arg),*)
+            }
+        }
+
+        #[inline(never)]
+        unsafe extern "C" fn $full($($arg: usize,)* hot: *mut Hot) -> *mut c_void {
+            // SAFETY: as above; hot is this thread's and of this kind, and there is a real function where calls are quick.
+            unsafe {
+                let p = ($real)(hot).unwrap_unchecked()($($arg),*);
+                quick::allocated::<FULL>(hot, func::$func, p, $size)
+            }
+        }
+
+        #[inline(never)]
+        unsafe extern "C" fn $stacks($($arg: usize,)* hot: *mut Hot) -> *mut c_void {
+            // SAFETY: as above.
+            unsafe {
+                let p = ($real)(hot).unwrap_unchecked()($($arg),*);
+                quick::allocated::<STACKS>(hot, func::$func, p, $size)
+            }
+        }
+
+        #[inline(never)]
+        unsafe extern "C" fn $otherwise($($arg: usize),*) -> *mut c_void {
+            let hot = ready();
+            // SAFETY: passed on as called.
+            unsafe {
+                let p = REAL.$name.map_or(core::ptr::null_mut(), |f| f($($arg),*));
+                allocated(hot, func::$func, p, $size)
+            }
+        }
+    )* };
+}
+
+quick_allocators! {
+    malloc: malloc_more, malloc_full, malloc_with_stack, malloc_otherwise(size) by MALLOC, real |hot: *mut Hot| (*hot).malloc, size size;
+    calloc: calloc_more, calloc_full, calloc_with_stack, calloc_otherwise(count, size) by CALLOC, real |_| SETTLED.calloc, size count.wrapping_mul(size);
+}
+
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    let hot = tls::hot();
+    // SAFETY: passed on as called; there is a real function where calls are quick.
+    unsafe {
+        if quick::is(hot, FAST) {
+            let p = SETTLED.calloc.unwrap_unchecked()(count, size);
+            return quick::allocated::<FAST>(hot, func::CALLOC, p, count.wrapping_mul(size));
+        }
+        calloc_more(count, size, hot)
+    }
+}
+
 allocators! {
-    malloc(size) by MALLOC, size size;
-    calloc(count, size) by CALLOC, size count.wrapping_mul(size);
     aligned_alloc(align, size) by ALIGNED_ALLOC, size size;
     memalign(align, size) by MEMALIGN, size size;
     valloc(size) by VALLOC, size size;
@@ -82,24 +150,39 @@ pub unsafe fn release(func: u8, p: *mut c_void) {
     if p.is_null() {
         return;
     }
+    let hot = tls::hot();
+    // SAFETY: p is a live block of the program's; there is a real function where calls are quick.
+    unsafe {
+        if quick::is(hot, FAST) && quick::freed::<FAST>(hot, func, p) {
+            return (*hot).free.unwrap_unchecked()(p);
+        }
+        release_full(p, func as u32, hot);
+    }
+}
+
+#[inline(never)]
+pub unsafe extern "C" fn release_full(p: *mut c_void, func: u32, hot: *mut Hot) {
+    // SAFETY: as above.
+    unsafe {
+        if quick::is_full(hot) && quick::freed::<FULL>(hot, func as u8, p) {
+            return (*hot).free.unwrap_unchecked()(p);
+        }
+        release_otherwise(p, func);
+    }
+}
+
+#[inline(never)]
+unsafe extern "C" fn release_otherwise(p: *mut c_void, func: u32) {
     let hot = ready();
     // SAFETY: p is a live block of the program's.
     unsafe {
         if !hot.is_null() {
-            on_free::<Malloc>(hot, func, p);
+            on_free::<Malloc>(hot, func as u8, p);
         } else {
-            crowd::on_free(func, p);
+            crowd::on_free(func as u8, p);
         }
         call_real!(free(p), ());
     }
-}
-
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn free(p: *mut c_void) {
-    // SAFETY: as called.
-    unsafe { release(func::FREE, p) }
 }
 
 /// # Safety

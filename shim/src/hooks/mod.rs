@@ -8,4 +8,5 @@ pub mod cxx;
 pub mod heap;
 pub mod maps;
 pub mod process;
+pub mod quick;
 pub mod table;

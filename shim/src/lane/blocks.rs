@@ -2,7 +2,8 @@
 //! library and for those of Python's allocators: what differs is the [`Blocks`].
 
 use super::samples::{draw, was_recorded};
-use super::{Hot, SAMPLES, add, push};
+use super::quick::SETTLED;
+use super::{Hot, add, push};
 use crate::callers;
 use crate::config::{CONFIG, FAST, FULL};
 use crate::phases::process::script;
@@ -11,7 +12,7 @@ use core::arch::asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::*;
 use memshim_format::record::{self, op, start};
-use memshim_format::spool::Lane;
+use memshim_format::spool::{Lane, cell};
 
 /// Blocks from this size on have their own time: they make the peaks.
 const LARGE: usize = 64 << 10;
@@ -49,10 +50,10 @@ impl Blocks for Malloc {
 /// # Safety
 /// The lane is valid; `func` is below the number of counted functions.
 #[inline(always)]
-unsafe fn count(lane: *mut Lane, func: u8, size: u64) {
+pub(super) unsafe fn count(lane: *mut Lane, func: u8, size: u64) {
     // SAFETY: the caller's promise; as for `add`.
     unsafe {
-        let cell = (*lane).counts.get_unchecked(func as usize).as_ptr();
+        let cell = (*lane).counts.get_unchecked(cell(func)).as_ptr();
         asm!("add qword ptr [{c}], 1", "add qword ptr [{c} + 8], {v}", c = in(reg) cell, v = in(reg) size, options(nostack));
     }
 }
@@ -62,7 +63,7 @@ unsafe fn count(lane: *mut Lane, func: u8, size: u64) {
 /// # Safety
 /// The lane is valid.
 #[inline(always)]
-unsafe fn grow(lane: *mut Lane, usable: u64) -> i64 {
+pub(super) unsafe fn grow(lane: *mut Lane, usable: u64) -> i64 {
     let mut r = usable;
     // SAFETY: the caller's promise; as for `add`.
     unsafe {
@@ -160,7 +161,7 @@ unsafe fn timed(hot: *mut Hot, usable: usize, record: impl FnOnce()) {
 }
 
 #[inline(always)]
-unsafe fn push_alloc<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, usable: usize, flags: u64) {
+pub(super) unsafe fn push_alloc<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size: usize, usable: usize, flags: u64) {
     let slack = usable.wrapping_sub(size);
     let addr3 = p as u64 >> 3;
     // SAFETY: the caller's hot.
@@ -197,7 +198,7 @@ unsafe fn chosen<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size:
         }
         (*hot).left = draw(hot);
         // A block of `big` usable bytes is told by its size when it ends.
-        if usable >= CONFIG.big || (*SAMPLES).add(p as u64 | B::TAG) {
+        if usable >= CONFIG.big || (*SETTLED.samples).add(p as u64 | B::TAG) {
             push(flags | record::SAMPLED);
         }
     }
@@ -205,7 +206,7 @@ unsafe fn chosen<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size:
 
 /// A block of the lane's ends.
 #[inline(always)]
-unsafe fn shrink(lane: *mut Lane, usable: usize) {
+pub(super) unsafe fn shrink(lane: *mut Lane, usable: usize) {
     // SAFETY: the caller's lane.
     unsafe {
         add!(lane, live, (usable as u64).wrapping_neg());
@@ -223,7 +224,7 @@ pub unsafe fn on_free<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void) 
     unsafe {
         let lane = (*hot).lane;
         let usable = B::usable(p);
-        let cell = (*lane).counts.get_unchecked(func as usize).as_ptr();
+        let cell = (*lane).counts.get_unchecked(cell(func)).as_ptr();
         asm!("add qword ptr [{c}], 1", c = in(reg) cell, options(nostack));
         shrink(lane, usable);
         let mode = (*hot).mode;
@@ -295,7 +296,7 @@ pub unsafe fn on_realloc_end<B: Blocks>(hot: *mut Hot, func: u8, old: *mut libc:
         if p.is_null() && size != 0 {
             if was.recorded {
                 if (*hot).mode == FAST && was.usable < CONFIG.big {
-                    (*SAMPLES).add(old as u64 | B::TAG);
+                    (*SETTLED.samples).add(old as u64 | B::TAG);
                 }
                 push(hot, [start(op::UNFREE, 0, old as u64 >> 3)]);
             }

@@ -50,8 +50,27 @@ pub unsafe fn push_of_stacks<const N: usize>(hot: *mut Hot, words: [u64; N]) -> 
             put(at, words.as_ptr(), N);
             return true;
         }
-        push_in_new_block(hot, words.as_ptr(), N, at)
+        // By value, so that short records are never in memory but where they belong.
+        match words.as_slice() {
+            [a] => push_one_in_new_block(hot, *a, at),
+            [a, b] => push_two_in_new_block(hot, *a, *b, at),
+            _ => push_in_new_block(hot, words.as_ptr(), N, at),
+        }
     }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn push_one_in_new_block(hot: *mut Hot, a: u64, at: u64) -> bool {
+    // SAFETY: the caller's hot and reservation.
+    unsafe { push_in_new_block(hot, &a, 1, at) }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn push_two_in_new_block(hot: *mut Hot, a: u64, b: u64, at: u64) -> bool {
+    // SAFETY: the caller's hot and reservation.
+    unsafe { push_in_new_block(hot, [a, b].as_ptr(), 2, at) }
 }
 
 /// Writes the words, the first one last.

@@ -1,6 +1,7 @@
 //! Fast mode: which small calls are recorded (by bytes, without bias), and which blocks those gave.
 
 use super::Hot;
+use super::quick::SETTLED;
 use crate::config::CONFIG;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
 
@@ -8,14 +9,13 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
 /// themselves, in buckets of a cache line, which tell for sure. Wiped on fork, as the hot lines are.
 #[repr(C)]
 pub struct Samples {
+    /// First: assembly has only their address.
     marks: [AtomicU8; MARKS],
     buckets: [[AtomicU64; 8]; BUCKETS],
 }
 const MARKS: usize = 65536;
-const BUCKETS: usize = 8192;
 
-/// Where they lie.
-pub static mut SAMPLES: *const Samples = core::ptr::null();
+const BUCKETS: usize = 8192;
 
 #[inline(always)]
 fn hash(addr: u64) -> u64 {
@@ -23,16 +23,19 @@ fn hash(addr: u64) -> u64 {
 }
 
 impl Samples {
+    /// A mark's index is the upper half of this times the lower 32 bits of an address without the last four.
+    pub const MARK_FACTOR: u32 = 0x9e37_79b1;
+
     /// Whether the block at `addr` may be recorded.
     #[inline(always)]
-    fn may_hold(&self, addr: u64) -> bool {
-        // SAFETY: 16 bits index 65536 marks.
-        unsafe { self.marks.get_unchecked((hash(addr) >> 48) as usize).load(Relaxed) != 0 }
+    pub(super) fn may_hold(&self, addr: u64) -> bool {
+        self.mark(addr).load(Relaxed) != 0
     }
 
+    #[inline(always)]
     fn mark(&self, addr: u64) -> &AtomicU8 {
-        // SAFETY: as above.
-        unsafe { self.marks.get_unchecked((hash(addr) >> 48) as usize) }
+        // SAFETY: 16 bits index 65536 marks.
+        unsafe { self.marks.get_unchecked(((addr as u32 >> 4).wrapping_mul(Self::MARK_FACTOR) >> 16) as usize) }
     }
 
     fn bucket(&self, addr: u64) -> &[AtomicU64; 8] {
@@ -69,7 +72,7 @@ impl Samples {
 #[inline(always)]
 pub(super) unsafe fn was_recorded(addr: u64, usable: usize) -> bool {
     // SAFETY: the samples are there before any lane.
-    unsafe { usable >= CONFIG.big || (*SAMPLES).may_hold(addr) && (*SAMPLES).remove(addr) }
+    unsafe { usable >= CONFIG.big || (*SETTLED.samples).may_hold(addr) && (*SETTLED.samples).remove(addr) }
 }
 
 /// Bytes until the next sample: exponential with mean `CONFIG.sample`, so that a call of s bytes is taken with probability
