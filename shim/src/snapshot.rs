@@ -34,10 +34,21 @@ static mut IO: Kept = NONE;
 /// When recording began.
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// RSS at the last snapshot of a peak, and when it was taken and what it cost.
+/// RSS at the last snapshot of a peak, and when it was taken and what it cost without `smaps_rollup`.
 static mut PEAK: u64 = 0;
 static mut PEAK_AT: u64 = 0;
 static mut PEAK_COST: u64 = 0;
+/// RSS at the highest peak with `smaps_rollup`.
+static mut ROLLED: u64 = 0;
+/// What `smaps_rollup` took in all, in ns, and the last time by page.
+static mut ROLLUPS: u64 = 0;
+static mut ROLLUP_PAGE: u64 = ROLLUP_PAGE_FIRST;
+/// Usual at first.
+const ROLLUP_PAGE_FIRST: u64 = 70;
+/// The kernel counts page by page for it, and holds up changes of mappings meanwhile. So it gets a part of the time that has passed, as snapshots do,
+/// and what is too little to matter.
+const SHARE: u64 = 400;
+const ROLLUP_FREE_NS: u64 = 300_000;
 
 static mut BUFFER: [u8; 8192] = [0; 8192];
 static mut TEXT: [u8; 2560] = [0; 2560];
@@ -97,9 +108,8 @@ pub fn open() {
         ROLLUP = Kept::of_process(c"/proc/self/smaps_rollup");
         IO = Kept::of_process(c"/proc/self/io");
         STARTED.store(sys::now(), Relaxed);
-        PEAK = 0;
-        PEAK_AT = 0;
-        PEAK_COST = 0;
+        (PEAK, PEAK_AT, PEAK_COST, ROLLED) = (0, 0, 0, 0);
+        (ROLLUPS, ROLLUP_PAGE) = (0, ROLLUP_PAGE_FIRST);
         // Its files lie at names that are not kept: they would have to stay open.
         if !sys::has_few_descriptors() {
             open_cgroup();
@@ -229,8 +239,8 @@ pub fn program_threads() -> Option<u64> {
     }
 }
 
-/// One sample; at a new peak (1 % or 1 MiB above the last) a snapshot too, as long as snapshots take less than 0.25 % of the time: what
-/// the kernel counts page by page grows with the program, and holds up its mappings meanwhile.
+/// One sample; at a new peak (1 % or 1 MiB above the last) a snapshot too, as long as snapshots take less than 0.25 % of the time, and
+/// again when there is time for `smaps_rollup` of it.
 pub fn sample(now: u64) {
     // SAFETY: the lock is held; the stack may be a signal handler's, so text is made in memory of our own.
     unsafe {
@@ -240,11 +250,20 @@ pub fn sample(now: u64) {
         t.field("shmem", s.shmem).field("swap", s.swap).field("size", s.size).field("stk", s.stk).field("threads", s.threads);
         t.field("cpu", cpu()).str("}\n");
         sink::write(t.as_bytes());
-        let risen = s.rss > PEAK + (PEAK / 100).min(1 << 20);
-        if risen && now - PEAK_AT.min(now) >= PEAK_COST * 400 {
+        let is_above = |last: u64| s.rss > last + (last / 100).min(1 << 20);
+        let due = is_above(PEAK) && now.saturating_sub(PEAK_AT) >= PEAK_COST * SHARE;
+        if due || is_above(ROLLED) && is_time_for_rollup(now, s.rss) {
             snap("peak");
         }
     }
+}
+
+/// Whether `smaps_rollup` of so many resident bytes takes no more than its part of the time.
+unsafe fn is_time_for_rollup(now: u64, rss: u64) -> bool {
+    // SAFETY: the lock is held.
+    let (spent, of_page) = unsafe { (ROLLUPS, ROLLUP_PAGE) };
+    let passed = now.saturating_sub(started());
+    spent + rss / 4096 * of_page <= ROLLUP_FREE_NS + passed / SHARE
 }
 
 /// When recording began.
@@ -258,17 +277,18 @@ pub fn snap(why: &str) {
     // SAFETY: the lock is held, or one thread exists.
     unsafe {
         let mut t = begin(begun, why);
+        let before = ROLLUPS;
         if let Some(s) = layers(&mut t)
             && why != "start"
         {
             PEAK = PEAK.max(s.rss);
-        }
-        if why != "start" {
-            rollup(&mut t);
+            if is_time_for_rollup(begun, s.rss) {
+                ROLLED = ROLLED.max(s.rss);
+                rollup(&mut t);
+            }
         }
         own(&mut t);
-        PEAK_AT = begun;
-        PEAK_COST = end(&mut t, begun);
+        (PEAK_AT, PEAK_COST) = (begun, end(&mut t, begun).saturating_sub(ROLLUPS - before));
     }
 }
 
@@ -341,12 +361,20 @@ unsafe fn io(t: &mut Text) {
 }
 
 unsafe fn rollup(t: &mut Text) {
+    let begun = sys::now();
     // SAFETY: the lock is held.
     let s = unsafe { ROLLUP.read() };
     if s.is_empty() {
         return;
     }
-    t.str(",\"rollup\":{\"rss\":").num(proc::field(s, b"Rss").unwrap_or(0));
+    let rss = proc::field(s, b"Rss").unwrap_or(0);
+    let took = sys::now() - begun;
+    // SAFETY: the lock is held.
+    unsafe {
+        ROLLUPS += took;
+        ROLLUP_PAGE = (took / (rss / 4096).max(1)).max(1);
+    }
+    t.str(",\"rollup\":{\"rss\":").num(rss);
     for (key, name) in memshim_format::proc::ROLLUP.iter().skip(1) {
         if let Some(v) = proc::field(s, name.as_bytes()) {
             t.field(key, v);

@@ -7,8 +7,8 @@
 //! block to [`memshim_new_done`].
 
 use super::heap::{call_real, ready, release};
-use crate::crowd;
 use crate::config::{FAST, FULL};
+use crate::crowd;
 use crate::lane::quick::{self, STACKS};
 use crate::lane::{Malloc, on_alloc, on_free};
 use crate::real::{CXX_BYPASSES_MALLOC, REAL};

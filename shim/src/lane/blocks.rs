@@ -1,8 +1,8 @@
 //! What becomes of a block in its thread's lane: exact counts always, a record where the mode wants one. The same for blocks of the C
 //! library and for those of Python's allocators: what differs is the [`Blocks`].
 
-use super::samples::{draw, was_recorded};
 use super::quick::SETTLED;
+use super::samples::{draw, was_recorded};
 use super::{Hot, add, push};
 use crate::callers;
 use crate::config::{CONFIG, FAST, FULL};
