@@ -135,6 +135,22 @@ fn estimates_of_lines_lie_within_their_standard_errors() {
     assert!((sum / f64::from(RUNS) - 1.0).abs() < 0.03, "biased: {}", sum / f64::from(RUNS));
 }
 
+/// The highest of many estimates is one that is too high: what the counts exclude is not shown.
+#[test]
+fn estimated_owners_hold_no_more_than_can_have_been_live() {
+    let test = "estimated_owners_hold_no_more_than_can_have_been_live";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let program =
+        Planted { source: "short_blocks.c", command: vec![support::build("short_blocks.c", "short_blocks", &["-O1", "-pthread"])] };
+    let run = program.run(&support::fresh_dir(test), &[("MEMSHIM_MODE", "fast")]);
+    let number = |of: &str, key: &str| run[of][key].as_f64().unwrap_or_else(|| panic!("no {of}.{key}: {run}"));
+    let most = number("heap", "peak_bytes") + number("heap", "peak_bound_bytes");
+    let (held, error) = (number("sites_total", "live_at_peak_bytes"), number("sites_total", "stderr_bytes"));
+    assert!(most < 1.3e6 && held > 5e5 && held < most + 2.0 * error && error < 1.5e6, "{held} ± {error} of at most {most}");
+}
+
 #[test]
 fn wrappers_of_malloc_are_nobodys_memory() {
     let test = "wrappers_of_malloc_are_nobodys_memory";

@@ -167,7 +167,7 @@ impl Heap {
         turns.clear();
     }
 
-    /// Since the time before no more than these bytes were live, until `t`; told before the events of that time.
+    /// Since the time before no more than these bytes were live, until `t`.
     pub fn at_most(&mut self, t: u64, bytes: i64) {
         if let Some(book) = self.sites.as_mut().filter(|_| !self.exact) {
             book.at_most(t, bytes);
@@ -423,7 +423,11 @@ impl Heap {
             slack: self.slack.map(Track::finish),
             selected,
             live_blocks,
-            sites: self.sites.map(|book| book.finish(self.by_thread)),
+            sites: self.sites.map(|mut book| {
+                let count = self.by_thread.as_ref().map_or(sites, ThreadSites::len);
+                book.play_waiting(&self.kinds, &sites::Numbers { count, by_thread: self.by_thread.as_ref() });
+                book.finish(self.by_thread)
+            }),
             left: self.left.map(PhaseSites::finish).unwrap_or_default(),
             phases,
         };

@@ -5,9 +5,14 @@
 //! So a step costs one comparison more, and the set is exact.
 //!
 //! Of samples the level is an estimate, and the highest of many estimates is one that is too high. What cannot have been is known: between two
-//! `calls` lines no more was live than all lanes' maxima. The peak is where that allows most, and of such instants the one whose estimate fits best.
+//! `calls` lines no more was live than all lanes' maxima. The peak is where that allows most; of such instants one at which most was live of what is
+//! no estimate, and of those the one whose estimate fits best.
+
+mod steps;
 
 use std::collections::VecDeque;
+pub use steps::Steps;
+use steps::{WAITING, Waiting};
 
 use super::by_thread::ThreadSites;
 use super::curve::Curve;
@@ -107,11 +112,17 @@ pub struct SiteBook {
     peak: i64,
     peak_at: u64,
     /// Of the peak, where levels are estimates.
-    rank: (i64, i64),
+    rank: Rank,
+    /// Of the level, what are blocks of their own, where others are samples.
+    certain: i64,
     ceilings: Ceilings,
+    /// Steps of samples for which no ceiling has been told yet.
+    waiting: Waiting,
     /// What sites held over time.
     pub curve: Curve,
 }
+
+type Rank = (i64, i64, i64);
 
 /// What can have been live at most, where blocks are samples.
 #[derive(Debug)]
@@ -122,38 +133,9 @@ struct Ceilings {
 }
 
 impl Ceilings {
-    /// How much a level can have been, and by how much less it is wrong: of two the higher is the peak.
-    fn rank(&self, level: i64) -> (i64, i64) {
-        (level.min(self.now), self.now.saturating_sub(level).min(0))
-    }
-}
-
-/// Steps of one lane in `[t0, t1]`, in order; see `batch::Steps`.
-pub struct Steps<'a> {
-    pub requested: &'a [i64],
-    /// Kind allocated, 0 for none.
-    pub got: &'a [KindId],
-    /// Kind ended.
-    pub ended: &'a [KindId],
-    pub t0: u64,
-    pub t1: u64,
-}
-
-impl Steps<'_> {
-    /// So many pieces of them, in order.
-    fn parts(&self, n: usize) -> impl Iterator<Item = Steps<'_>> {
-        let len = self.requested.len();
-        (0..n).map(move |i| {
-            let (from, to) = (i * len / n, (i + 1) * len / n);
-            let (requested, got, ended) = (&self.requested[from..to], &self.got[from..to], &self.ended[from..to]);
-            Steps { requested, got, ended, t0: self.time_of(from), t1: self.time_of(to) }
-        })
-    }
-
-    /// Instant of a step: they are spread evenly.
-    fn time_of(&self, at: usize) -> u64 {
-        let n = self.requested.len().max(1) as u128;
-        self.t0 + (self.t1.saturating_sub(self.t0) as u128 * at as u128 / n) as u64
+    /// How much a level can have been, how much of it is certain, and by how much less it is wrong: of two the higher is the peak.
+    fn rank(&self, level: i64, certain: i64) -> Rank {
+        (level.min(self.now), certain, self.now.saturating_sub(level).min(0))
     }
 }
 
@@ -168,19 +150,44 @@ impl SiteBook {
             level: base,
             peak: base,
             peak_at: 0,
-            rank: (base, 0),
+            rank: (base, 0, 0),
+            certain: 0,
             ceilings,
+            waiting: Waiting::default(),
             curve: Curve::default(),
         }
     }
 
-    /// From the ceiling before until `t` no more than these bytes were live. Told before the steps of that time are played.
+    /// From the ceiling before until `t` no more than these bytes were live.
     pub fn at_most(&mut self, t: u64, most: i64) {
         self.ceilings.ahead.push_back((t, most));
     }
 
     /// Plays steps. `exact`: every call is an event, the level is that of `requested`.
     pub fn play(&mut self, steps: &Steps, kinds: &KindTable, sites: &Numbers, exact: bool) {
+        if exact {
+            return self.play_now(steps, kinds, sites, true);
+        }
+        self.waiting.add(steps);
+        let told = self.ceilings.ahead.back().map_or(0, |(t, _)| *t);
+        // Threads' highest levels are told once a second where there are many; groups can come more often.
+        if steps.t1 <= told || self.waiting.requested.len() > WAITING {
+            self.play_waiting(kinds, sites);
+        }
+    }
+
+    /// Plays what has waited.
+    pub fn play_waiting(&mut self, kinds: &KindTable, sites: &Numbers) {
+        let Waiting { requested, got, ended, pieces } = std::mem::take(&mut self.waiting);
+        let mut from = 0;
+        for (to, t0, t1) in pieces {
+            let steps = Steps { requested: &requested[from..to], got: &got[from..to], ended: &ended[from..to], t0, t1 };
+            self.play_now(&steps, kinds, sites, false);
+            from = to;
+        }
+    }
+
+    fn play_now(&mut self, steps: &Steps, kinds: &KindTable, sites: &Numbers, exact: bool) {
         let parts = (steps.t1.saturating_sub(steps.t0) / self.curve.width()).min(steps.requested.len() as u64) as usize;
         if parts < 2 {
             return self.play_part(steps, kinds, sites, exact);
@@ -222,7 +229,7 @@ impl SiteBook {
             } else {
                 let t = steps.time_of(at);
                 self.reach(t, Some((0, u64::MAX)));
-                self.level = self.level.wrapping_add(self.change(got, ended, kinds));
+                self.estimate(got, ended, kinds);
                 self.look(t);
             }
         }
@@ -241,9 +248,16 @@ impl SiteBook {
         }
     }
 
+    /// One step where blocks are samples.
+    fn estimate(&mut self, got: KindId, ended: KindId, kinds: &KindTable) {
+        let certain = |id: KindId| Some(kinds.get(id)).filter(|k| k.weight <= 1.0).map_or(0, |k| k.heft);
+        self.certain += certain(got) - certain(ended);
+        self.level = self.level.wrapping_add(self.change(got, ended, kinds));
+    }
+
     /// Whether the level is the peak now.
     fn look(&mut self, t: u64) {
-        let rank = self.ceilings.rank(self.level);
+        let rank = self.ceilings.rank(self.level, self.certain);
         if rank > self.rank {
             (self.rank, self.peak, self.peak_at) = (rank, self.level, t);
             self.instants += 1;
@@ -267,10 +281,14 @@ impl SiteBook {
             self.reach(t, (self.instants > 0).then_some((from, to)));
             if t >= from && self.instants == 0 {
                 (self.peak, self.peak_at, self.instants) = (self.level, from, 1);
-                self.rank = self.ceilings.rank(self.level);
+                self.rank = self.ceilings.rank(self.level, self.certain);
             }
-            let sum = self.change(got, ended, kinds);
-            self.level = self.level.wrapping_add(if exact { *change } else { sum });
+            if exact {
+                self.change(got, ended, kinds);
+                self.level = self.level.wrapping_add(*change);
+            } else {
+                self.estimate(got, ended, kinds);
+            }
             if self.instants > 0 && t <= to {
                 self.look(t);
             }
@@ -375,152 +393,4 @@ impl SitesEnd {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashMap;
-
-    /// Kinds of 100 bytes at sites 1 to 4, by site.
-    fn kinds() -> (KindTable, Vec<KindId>) {
-        let mut k = KindTable::new(&[], 1000);
-        assert!(k.define(1, 0, 100, 0, 0));
-        let base = k.id(1);
-        let ids = (0..5).map(|site| k.at_site(base, site)).collect();
-        (k, ids)
-    }
-
-    #[test]
-    fn the_set_at_the_peak_is_that_of_a_naive_model() {
-        let (kinds, ids) = kinds();
-        let mut random = 88172645463325252u64;
-        let mut below = |n: u64| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random % n
-        };
-        for _ in 0..200 {
-            let (mut got, mut ended, mut requested) = (Vec::new(), Vec::new(), Vec::new());
-            let mut now: HashMap<usize, i64> = HashMap::new();
-            let mut own_peak: HashMap<usize, i64> = HashMap::new();
-            let (mut level, mut peak, mut then) = (0i64, 0i64, HashMap::new());
-            for _ in 0..below(60) {
-                let (site, free) = (below(5) as usize, below(5) as usize);
-                let frees = now.get(&free).is_some_and(|n| *n > 0) && below(2) == 0;
-                let allocs = !frees || below(4) == 0;
-                got.push(if allocs { ids[site] } else { 0 });
-                ended.push(if frees { ids[free] } else { 0 });
-                if allocs {
-                    *now.entry(site).or_default() += 100;
-                }
-                if frees {
-                    *now.entry(free).or_default() -= 100;
-                }
-                if allocs {
-                    let p = own_peak.entry(site).or_default();
-                    *p = (*p).max(now[&site]);
-                }
-                let change = 100 * (allocs as i64 - frees as i64);
-                requested.push(change);
-                level += change;
-                if level > peak {
-                    (peak, then) = (level, now.clone());
-                }
-            }
-            let mut book = SiteBook::new(0, Instant::Peak);
-            for at in 0..got.len() {
-                let one = at..at + 1;
-                let steps =
-                    Steps { requested: &requested[one.clone()], got: &got[one.clone()], ended: &ended[one], t0: at as u64, t1: at as u64 };
-                book.play(&steps, &kinds, &Numbers { count: 5, by_thread: None }, true);
-            }
-            let end = book.finish(None);
-            assert_eq!(end.peak, peak);
-            for (site, held) in end.held.iter().enumerate() {
-                assert_eq!(held.then.bytes, then.get(&site).copied().unwrap_or(0));
-                assert_eq!(held.now.bytes, now.get(&site).copied().unwrap_or(0));
-                assert_eq!(held.peak, own_peak.get(&site).copied().unwrap_or(0));
-            }
-        }
-    }
-
-    #[test]
-    fn any_instant_can_be_asked_for() {
-        let (kinds, ids) = kinds();
-        for (t, expected) in [(0, 0), (999, 0), (1000, 100), (1005, 200), (1999, 400), (5000, 400)] {
-            let mut book = SiteBook::new(0, Instant::At(t));
-            let got = [ids[1]; 4];
-            // At 1000, 1002, 1005, 1007.
-            book.play(
-                &Steps { requested: &[100; 4], got: &got, ended: &[0; 4], t0: 1000, t1: 1010 },
-                &kinds,
-                &Numbers { count: 5, by_thread: None },
-                true,
-            );
-            let end = book.finish(None);
-            let held = end.held[1].then.bytes;
-            assert_eq!(held, if t == 1005 { 300 } else { expected }, "{t}");
-        }
-    }
-
-    #[test]
-    fn samples_stand_for_what_was_not_sampled() {
-        let mut k = KindTable::new(&[], 1000);
-        k.define(1, 0, 100, 0, memshim_format::record::SAMPLED as u32);
-        let base = k.id(1);
-        let id = k.at_site(base, 1);
-        let mut book = SiteBook::new(0, Instant::Peak);
-        book.play(&Steps { requested: &[100], got: &[id], ended: &[0], t0: 0, t1: 0 }, &k, &Numbers { count: 2, by_thread: None }, false);
-        let end = book.finish(None);
-        let p = 1.0 - (-0.1f64).exp();
-        assert_eq!(end.held[1].then.bytes, (100.0 / p).round() as i64);
-        assert!((end.held[1].then.blocks - 1.0 / p).abs() < 1e-9);
-        assert!((end.held[1].then.variance - 1e4 * (1.0 - p) / (p * p)).abs() < 1e-6);
-    }
-
-    #[test]
-    fn the_peak_of_samples_is_where_so_much_can_have_been_live() {
-        let mut k = KindTable::new(&[], 100);
-        // Each stands for 158 bytes.
-        k.define(1, 0, 100, 0, memshim_format::record::SAMPLED as u32);
-        let base = k.id(1);
-        let ids: Vec<KindId> = (0..4).map(|site| k.at_site(base, site)).collect();
-        let numbers = Numbers { count: 4, by_thread: None };
-        // At site 1 seven samples are live at 10, by the counts 200 bytes at most were until then; at site 2 three, of 500.
-        let play = |told: &[(u64, i64)]| {
-            let mut book = SiteBook::new(0, Instant::Peak);
-            told.iter().for_each(|&(t, most)| book.at_most(t, most));
-            for (t, site, live) in [(10, 1, 7), (30, 2, 3)] {
-                for (got, ended) in [(ids[site], 0), (0, ids[site])] {
-                    let (got, ended) = (vec![got; live], vec![ended; live]);
-                    book.play(&Steps { requested: &vec![0; live], got: &got, ended: &ended, t0: t, t1: t }, &k, &numbers, false);
-                }
-            }
-            let end = book.finish(None);
-            (end.peak_at, [1, 2].map(|site| (end.held[site].then.bytes, end.held[site].peak)))
-        };
-        assert_eq!(play(&[]), (10, [(7 * 158, 7 * 158), (0, 3 * 158)]));
-        assert_eq!(play(&[(20, 200), (40, 500)]), (30, [(0, 200), (3 * 158, 3 * 158)]));
-        // Where it is told that so much was live at 10, it is there; where not much was at any time, where the estimate fits best.
-        assert_eq!(play(&[(20, 900), (40, 500)]), (10, [(6 * 158, 900), (0, 3 * 158)]));
-        assert_eq!(play(&[(20, 150), (40, 150)]), (10, [(158, 150), (0, 150)]));
-        // What was told last holds for what comes after it.
-        assert_eq!(play(&[(5, 200)]), (10, [(2 * 158, 200), (0, 200)]));
-    }
-
-    #[test]
-    fn a_level_of_samples_lasts_into_the_time_that_allows_it() {
-        let mut k = KindTable::new(&[], 100);
-        k.define(1, 0, 1000, 0, 0);
-        let base = k.id(1);
-        let id = k.at_site(base, 1);
-        let numbers = Numbers { count: 2, by_thread: None };
-        for (most, at) in [(2000, 20), (10, 15)] {
-            let mut book = SiteBook::new(0, Instant::Peak);
-            book.at_most(20, 10);
-            book.at_most(40, most);
-            book.play(&Steps { requested: &[1000], got: &[id], ended: &[0], t0: 15, t1: 15 }, &k, &numbers, false);
-            let end = book.finish(None);
-            assert_eq!((end.peak, end.peak_at, end.held[1].then.bytes), (1000, at, 1000));
-        }
-    }
-}
+mod tests;
