@@ -313,7 +313,7 @@ pub const fn cell(func: u8) -> usize {
     if func < 16 { func as usize * 3 % 16 } else { func as usize }
 }
 const _: () = assert!(cell(crate::record::func::MALLOC) == 0 && cell(crate::record::func::FREE) == 1 && FNS_MAX > 16);
-const _: () = assert!(core::mem::offset_of!(Lane, counts) == 32 && LANES_OFF % 64 == 0 && LANE % 64 == 0);
+const _: () = assert!(core::mem::offset_of!(Lane, counts) == 32 && LANES_OFF.is_multiple_of(64) && LANE.is_multiple_of(64));
 
 /// One lane: a ring, the exact counts of its thread, and its pending batch.
 #[repr(C)]
