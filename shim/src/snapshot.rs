@@ -44,11 +44,11 @@ static mut ROLLED: u64 = 0;
 static mut ROLLUPS: u64 = 0;
 static mut ROLLUP_PAGE: u64 = ROLLUP_PAGE_FIRST;
 /// Usual at first.
-const ROLLUP_PAGE_FIRST: u64 = 70;
+const ROLLUP_PAGE_FIRST: u64 = 55;
 /// The kernel counts page by page for it, and holds up changes of mappings meanwhile. So it gets a part of the time that has passed, as snapshots do,
 /// and what is too little to matter.
 const SHARE: u64 = 400;
-const ROLLUP_FREE_NS: u64 = 300_000;
+const ROLLUP_FREE_NS: u64 = 2_000_000;
 
 static mut BUFFER: [u8; 8192] = [0; 8192];
 static mut TEXT: [u8; 2560] = [0; 2560];
@@ -252,7 +252,8 @@ pub fn sample(now: u64) {
         sink::write(t.as_bytes());
         let is_above = |last: u64| s.rss > last + (last / 100).min(1 << 20);
         let due = is_above(PEAK) && now.saturating_sub(PEAK_AT) >= PEAK_COST * SHARE;
-        if due || is_above(ROLLED) && is_time_for_rollup(now, s.rss) {
+        let is_there_still = s.rss + s.rss / 100 >= PEAK;
+        if due || is_there_still && is_above(ROLLED) && is_time_for_rollup(now, s.rss) {
             snap("peak");
         }
     }
