@@ -1,5 +1,7 @@
 //! Promises about GPUs, held on a driver of our own (`tests/programs/cuda/fake.c`), whose clock is moved by waiting alone: so bytes, counts
 //! and device times are known to the digit.
+#[path = "../support/made.rs"]
+mod made;
 #[path = "../support/mod.rs"]
 mod support;
 

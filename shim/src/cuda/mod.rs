@@ -52,7 +52,7 @@ pub fn tell() {
     reaper::hurry();
     let hot = ready();
     if !hot.is_null() {
-        streams::tell_all(hot);
+        streams::end_all(hot);
         timing::tell_untimed(hot);
     }
 }

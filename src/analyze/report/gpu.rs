@@ -25,7 +25,7 @@ pub struct Gpu {
     /// Those with the most work first, at most [`STREAMS_SHOWN`].
     pub streams: Vec<GpuStream>,
     pub streams_total: u64,
-    /// Most streams of one device at timed work at once, and for how long at least two were.
+    /// Most streams of one device busy at once, and for how long at least two were.
     pub concurrent_streams: u64,
     pub concurrent_s: f64,
     /// The host waited for a stream, an event or a context.
@@ -69,6 +69,67 @@ pub struct GpuCupti {
     pub untimed_records: u64,
     /// Buffers that it gave back and that could not be read.
     pub torn_buffers: u64,
+    /// Kernels that were launched and that it did not tell of: before it was there, after it was let go, or without room. Of these, on streams
+    /// that nobody could look at meanwhile either.
+    pub untold_kernels: u64,
+    pub unseen_kernels: u64,
+    /// For how long streams were busy by looking, all of them added up, while it did not tell.
+    pub sampled_busy_s: f64,
+    pub sampled_stderr_s: f64,
+}
+
+/// What devices and streams did while a phase was on, whoever gave them the work. Seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PhaseGpu {
+    /// The time in which the phase was on at least once: `wall_s`, unless several threads were in it.
+    pub covered_s: f64,
+    /// Of that, the time that CUPTI told of; `null` without it.
+    pub cupti_s: Option<f64>,
+    /// The host waited for streams, events and contexts; of two threads at once both count. How often it began to.
+    pub host_wait_s: f64,
+    pub host_waits: u64,
+    /// Empty where the device is not asked for times (`wall`, `off`).
+    pub devices: Vec<PhaseDevice>,
+    /// Those at work meanwhile, of each device at most the [`PHASE_STREAMS`] busiest of the run.
+    pub streams: Vec<PhaseStream>,
+}
+
+/// See [`PhaseGpu`].
+pub const PHASE_STREAMS: usize = 64;
+
+/// See [`PhaseGpu`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PhaseDevice {
+    /// `null` where it is not known.
+    pub index: Option<u64>,
+    /// At least one of its streams was at work.
+    pub busy_s: f64,
+    /// Where that is by looking too.
+    pub stderr_s: Option<f64>,
+    /// `busy_s / covered_s`.
+    pub utilization: Option<f64>,
+    /// It may have been busy longer: the run has kernels that nobody saw ([`GpuStream::unseen_kernels`]).
+    pub at_least: bool,
+    /// At least one copy or memset; kernels, graph launches, and what looks found that was no copy of that stream.
+    pub copy_s: f64,
+    pub compute_s: f64,
+    /// Both of these at once.
+    pub overlap_s: f64,
+    /// Two streams or more were at work.
+    pub concurrent_s: f64,
+}
+
+/// See [`PhaseGpu`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PhaseStream {
+    /// As in `gpu.streams`.
+    pub id: u64,
+    pub busy_s: f64,
+    /// Where that is by looking too.
+    pub stderr_s: Option<f64>,
+    pub utilization: Option<f64>,
+    /// While another stream of the device was at work too.
+    pub overlap_s: f64,
 }
 
 /// Kernels listed at most, and nodes of a graph.
@@ -240,21 +301,24 @@ pub struct GpuStream {
     pub from_s: f64,
     /// From when it was made, or first used, to its end or the run's.
     pub life_s: f64,
-    /// By CUPTI all that ran; else timed copies and graph launches, or what the sampler saw, whichever is more; `null` where neither was on.
+    /// When it was at work: by CUPTI, by timed copies and graph launches, by looking. `null` where none of these was on, or where only kernels
+    /// ran and nobody saw any.
     pub busy_s: Option<f64>,
     pub timed_busy_s: Option<f64>,
-    /// By looking whether it is busy, about a thousand times a second while it has kernels.
+    /// By looking whether it is busy, about a thousand times a second while it has kernels and CUPTI does not tell.
     pub sampled_busy_s: Option<f64>,
     pub sampled_stderr_s: Option<f64>,
     /// `busy_s / life_s`.
     pub utilization: Option<f64>,
     pub copies: u64,
     pub kernels: u64,
+    /// Of these, those that neither CUPTI told of nor anybody could look for: what they took is in none of the times here.
+    pub unseen_kernels: u64,
     /// By CUPTI: times of its kernels, and of its copies and memsets, added up; those of graphs too.
     pub kernel_s: Option<f64>,
     pub copy_s: Option<f64>,
     pub graph_launches: u64,
-    /// Timed work while another stream of the device was at timed work too.
+    /// Of `busy_s`, while another stream of the device was busy too.
     pub overlap_s: Option<f64>,
     /// The host waited for it.
     pub waits: u64,

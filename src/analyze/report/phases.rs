@@ -65,6 +65,8 @@ pub struct Phase {
     pub steps: Option<Steps>,
     pub h2d_bytes: Option<Bytes>,
     pub d2h_bytes: Option<Bytes>,
+    /// How busy devices and streams were while it was on; `null` where no driver was called, and of stretches of the curve.
+    pub gpu: Option<super::PhaseGpu>,
     /// Of the whole process meanwhile; `null` where too many phases came too fast to look each time.
     pub cpu_s: Option<f64>,
     pub minor_faults: Option<u64>,
