@@ -3,6 +3,8 @@
 mod kernels;
 pub mod phases;
 
+use std::collections::BTreeMap;
+
 use super::report::{
     FailedCall, Gpu, GpuAdvice, GpuClass, GpuDevice, GpuFramework, GpuGraph, GpuGraphs, GpuPool, GpuStream, GpuTransfer, GpuWaits, Pinned,
     STREAMS_SHOWN,
@@ -48,7 +50,7 @@ pub fn gpu(image: &ImageEnd) -> Option<Gpu> {
         graphs_total: all_graphs(&g.graphs),
         advice: advice(&g.transfers.groups),
         failed: g.failed.iter().map(|((call, code), count)| FailedCall { call: call.clone(), code: *code, count: *count }).collect(),
-        own_pools: g.pools.clone(),
+        own_pools: g.pools.iter().filter(|name| !(*name == "CuPy" && m.devices.values().any(|d| d.cupy.is_some()))).cloned().collect(),
         unknown_frees: m.unknown_frees,
         unknown_calls: g.unknown_calls.clone(),
         untimed: g.untimed.saturating_add(g.transfers.without_time),
@@ -100,13 +102,19 @@ fn device(g: &GpuEnd, index: u64, start: Nanos) -> GpuDevice {
                 reserved_peak_bytes: Bytes(p.reserved_high),
             })
             .collect(),
-        framework: d.torch.into_iter().map(|t| ("torch".to_owned(), torch(t))).collect(),
+        framework: frameworks(d),
         work: kernels::busy(g, index),
     }
 }
 
-fn torch((allocated, reserved): (u64, u64)) -> GpuFramework {
-    GpuFramework { allocated_peak_bytes: Bytes(allocated), reserved_peak_bytes: Bytes(reserved) }
+fn frameworks(d: &Device) -> BTreeMap<String, GpuFramework> {
+    let of = |name: &str, allocated, reserved, looks| {
+        let f = GpuFramework { allocated_peak_bytes: Bytes(allocated), reserved_peak_bytes: Bytes(reserved), looks };
+        (name.to_owned(), f)
+    };
+    let torch = d.torch.map(|(allocated, reserved)| of("torch", allocated, reserved, None));
+    let cupy = d.cupy.map(|(allocated, reserved, looks)| of("cupy", allocated, reserved, Some(looks)));
+    torch.into_iter().chain(cupy).collect()
 }
 
 /// `32.0 GT/s PCIe x16`: transfers a second on each lane, less the code of the generation (8 of 10 bits up to 5 GT/s, 128 of 130 from there).

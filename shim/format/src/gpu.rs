@@ -350,6 +350,8 @@ pub mod state {
     pub const DROPPED: u64 = 4;
     /// CUPTI tells of work from here on (1) or up to here (0); then its version.
     pub const CUPTI: u64 = 5;
+    /// CuPy's pool, as it says when it is asked: bytes in arrays, and in blocks from the driver.
+    pub const CUPY: u64 = 6;
 }
 
 /// What a CONTEXT row says (its flags).

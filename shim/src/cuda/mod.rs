@@ -10,6 +10,7 @@
 mod call;
 mod contexts;
 mod cupti;
+mod cupy;
 mod frameworks;
 mod graphs;
 mod kernels;
@@ -73,4 +74,5 @@ pub fn forget() {
     frameworks::forget();
     timing::forget();
     cupti::forget();
+    cupy::forget();
 }

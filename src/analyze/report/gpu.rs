@@ -37,7 +37,7 @@ pub struct Gpu {
     pub advice: Vec<GpuAdvice>,
     /// Calls that the driver refused.
     pub failed: Vec<FailedCall>,
-    /// Frameworks that were loaded and have pools of their own: what these hand out of their blocks is not known.
+    /// Frameworks that were loaded and have pools of their own, where what these hand out of their blocks is not known.
     pub own_pools: Vec<String>,
     /// Frees of what this trace did not see allocated.
     pub unknown_frees: u64,
@@ -230,10 +230,12 @@ pub struct GpuDevice {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GpuFramework {
-    /// To tensors.
+    /// To tensors or arrays.
     pub allocated_peak_bytes: Bytes,
     /// In blocks got from the driver.
     pub reserved_peak_bytes: Bytes,
+    /// Known by asking so often: between two looks both may have been more, the former up to the latter. `null`: told of at each change.
+    pub looks: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -67,7 +67,9 @@ fn devices(g: &Gpu) -> Vec<String> {
     let mut lines = t.lines();
     for (d, name, f) in g.devices.iter().flat_map(|d| d.framework.iter().map(move |(name, f)| (d, name, f))) {
         let (used, kept) = (iec(f.allocated_peak_bytes.0), iec(f.reserved_peak_bytes.0));
-        lines.push(format!("{name} on device {}: peak {used} in tensors, {kept} in its blocks", name_of_index(d)));
+        let what = if name == "torch" { "tensors" } else { "arrays" };
+        let looks = f.looks.map_or(String::new(), |n| format!(" at {} looks (more between them is not seen)", count(n)));
+        lines.push(format!("{name} on device {}: peak {used} in {what}{looks}, {kept} in its blocks", name_of_index(d)));
     }
     if !g.own_pools.is_empty() {
         lines.push(format!("{} has a pool of its own: what it hands out of its blocks is not known", g.own_pools.join(", ")));
