@@ -64,23 +64,18 @@ fn find() -> Option<Api> {
     let walked = interpreter::get()?;
     STATE.compare_exchange(UNSOUGHT, SEEKING, AcqRel, Acquire).ok()?;
     let o = &raw const walked.object;
-    macro_rules! function {
-        ($name:literal) => {
-            // SAFETY: a loaded object; the function has this type in every version from 3.9 on.
-            unsafe { core::mem::transmute::<*const c_void, _>(elf::find_in(o, $name)?) }
-        };
-    }
-    let gather = || {
+    // SAFETY: a loaded object; the functions have these types in every version from 3.9 on.
+    let gather = || unsafe {
         Some(Api {
-            add_pending_call: function!(b"Py_AddPendingCall"),
-            sys_object: function!(b"PySys_GetObject"),
-            item: function!(b"PyDict_GetItemString"),
-            attribute: function!(b"PyObject_GetAttrString"),
-            call_method: function!(b"PyObject_CallMethod"),
-            number: function!(b"PyLong_AsUnsignedLongLong"),
-            error: function!(b"PyErr_Occurred"),
-            clear_error: function!(b"PyErr_Clear"),
-            release: function!(b"Py_DecRef"),
+            add_pending_call: elf::of_type(o, b"Py_AddPendingCall")?,
+            sys_object: elf::of_type(o, b"PySys_GetObject")?,
+            item: elf::of_type(o, b"PyDict_GetItemString")?,
+            attribute: elf::of_type(o, b"PyObject_GetAttrString")?,
+            call_method: elf::of_type(o, b"PyObject_CallMethod")?,
+            number: elf::of_type(o, b"PyLong_AsUnsignedLongLong")?,
+            error: elf::of_type(o, b"PyErr_Occurred")?,
+            clear_error: elf::of_type(o, b"PyErr_Clear")?,
+            release: elf::of_type(o, b"Py_DecRef")?,
         })
     };
     let found = if walked.version >= FROM_VERSION { gather() } else { None };

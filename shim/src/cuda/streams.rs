@@ -178,14 +178,21 @@ fn key(hot: *mut Hot, handle: u64, place: Place) -> u64 {
 pub fn slot(hot: *mut Hot, handle: u64, place: Place) -> Option<&'static Slot> {
     let k = key(hot, handle, place);
     let home = (k >> 40) as usize;
-    for i in 0..64 {
-        let s = STREAMS.get((home + i) % SLOTS)?;
+    let places = || (home..home + 64).filter_map(|i| STREAMS.get(i % SLOTS));
+    for s in places() {
         let seen = s.key.load(Acquire);
         if seen == k {
             s.wake();
             return Some(s);
         }
-        if seen == 0 && s.key.compare_exchange(0, k, AcqRel, Relaxed).is_ok() {
+        if seen == 0 {
+            break;
+        }
+    }
+    // Those of streams that are gone are used again. Two threads that come here at once with one stream leave it two: both are counted and forgotten.
+    for s in places() {
+        let seen = s.key.load(Acquire);
+        if seen <= GONE && s.key.compare_exchange(seen, k, AcqRel, Relaxed).is_ok() {
             s.handle.store(handle, Relaxed);
             s.device.store(place.device as u32, Relaxed);
             s.number.store(place.context as u32, Relaxed);
@@ -241,6 +248,9 @@ fn forget_slot(hot: *mut Hot, s: &Slot) {
     reaper::wait_for_sampler();
     s.spell_ends(hot, sys::now());
     tell(hot, s);
+    for flag in [&s.awake, &s.early, &s.is_told] {
+        flag.store(0, Relaxed);
+    }
     s.key.store(GONE, Release);
 }
 
@@ -259,11 +269,9 @@ pub unsafe fn create(c: &Call) -> i32 {
 pub unsafe fn destroy(c: &Call) -> i32 {
     let place = c.place();
     let handle = c.word(0) as u64;
-    graphs::stream_ends(handle);
+    graphs::stream_ends(handle, place.slot);
     let k = key(c.hot, handle, place);
-    if handle > 2
-        && let Some(s) = STREAMS.iter().find(|s| s.key.load(Acquire) == k)
-    {
+    for s in STREAMS.iter().filter(|s| handle > 2 && s.key.load(Acquire) == k) {
         forget_slot(c.hot, s);
     }
     let tk = ticket();
