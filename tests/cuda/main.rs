@@ -65,6 +65,7 @@ fn gpu_with(source: &str, mode: &str, way: &str, memshim: Mode, env: &[(&str, &s
         let mut c = match source.strip_suffix(".py") {
             Some(_) => {
                 let mut c = Command::new(support::python().expect("checked before"));
+                c.env("PYTHONDONTWRITEBYTECODE", "1");
                 c.arg(support::root().join("tests/programs/cuda").join(source));
                 c
             }

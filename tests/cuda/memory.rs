@@ -127,3 +127,36 @@ fn cupys_pool_is_asked_what_it_has_in_use() {
     let g = gpu_with("pool.py", "pool", "", Mode::Full, &[]);
     assert_eq!(g.at("/devices/0/framework"), &json!({}));
 }
+
+#[test]
+fn each_interpreter_asks_cupys_pool_or_the_report_says_that_it_cannot() {
+    let test = "each_interpreter_asks_cupys_pool_or_the_report_says_that_it_cannot";
+    if skipped(test) {
+        return;
+    }
+    driver();
+    for minor in 7..=14 {
+        let Some(python) = support::pyenv(minor) else {
+            support::skip(&format!("{test} (3.{minor})"), "needs pyenv's");
+            continue;
+        };
+        let dir = support::fresh_dir(&format!("cuda_cupy_3_{minor}"));
+        let mut c = Command::new(python);
+        c.arg(support::root().join("tests/programs/cuda/pool.py")).args(["pool"]).current_dir(&dir);
+        c.env("PROGRAM_DIR", support::out_dir()).env("PYTHONDONTWRITEBYTECODE", "1").env("LD_PRELOAD", support::shim());
+        c.env("MEMSHIM_CUPY", "1").env("MEMSHIM_INTERVAL", "10ms");
+        let ran = Session::start(&mut c, &dir).finish(Duration::from_secs(60));
+        assert_eq!(
+            (support::lossy(&ran.stdout), support::lossy(&ran.stderr)),
+            ("in use 4194304 of 8388608\n".into(), String::new()),
+            "3.{minor}"
+        );
+        let text = support::analyze(&dir.join("trace.jsonl")).unwrap_or_else(|why| panic!("3.{minor}: {why}"));
+        let report: Value = serde_json::from_str(&text).expect("JSON");
+        let run = &report["runs"][0];
+        let cupy = &run["gpu"]["devices"][0]["framework"]["cupy"]["allocated_peak_bytes"];
+        let said = run["notes"].to_string().contains("CuPy's pool was not asked");
+        let wanted = if minor < 9 { (Value::Null, true) } else { (json!(7 * MIB), false) };
+        assert_eq!((cupy.clone(), said), wanted, "3.{minor}: {}", run["notes"]);
+    }
+}

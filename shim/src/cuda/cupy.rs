@@ -44,6 +44,18 @@ const THERE: u32 = 3;
 static STATE: AtomicU32 = AtomicU32::new(UNSOUGHT);
 static mut API: Option<Api> = None;
 
+/// It was to be asked for, and there is an interpreter that cannot be.
+static REFUSED: AtomicU32 = AtomicU32::new(0);
+
+/// What to say of that.
+pub const NOT_ASKED: &str =
+    "MEMSHIM_CUPY: CuPy's pool was not asked what it has in use: the interpreter is none that can be (CPython from 3.9 on)";
+
+/// Whether it is to be said.
+pub fn was_refused() -> bool {
+    REFUSED.load(Relaxed) != 0
+}
+
 /// A call is on its way.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -97,7 +109,11 @@ pub fn called(t: u64, more: bool) {
 
 #[cold]
 fn ask(t: u64) {
-    let Some(api) = api() else { return };
+    let Some(api) = api() else {
+        let unusable = STATE.load(Relaxed) == NONE || interpreter::state().is_some_and(|s| !s.known);
+        REFUSED.store(unusable as u32, Relaxed);
+        return;
+    };
     if ASKED.swap(1, AcqRel) == 0 {
         LAST.store(t, Relaxed);
         // SAFETY: the interpreter's function, which any thread may call; ours stays where it is.

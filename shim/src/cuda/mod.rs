@@ -31,6 +31,7 @@ mod timing;
 mod transfers;
 
 pub use cupti::thread_made;
+pub use cupy::{NOT_ASKED, was_refused};
 pub use reaper::{after_fork, before_fork};
 
 /// Private memory taken for GPUs, in bytes.
