@@ -164,3 +164,32 @@ fn work_is_cut_at_the_edges_of_phases_and_threads_in_one_phase_count_once() {
     let stderr = inner["streams"].as_array().expect("a list").iter().find_map(|s| s["stderr_s"].as_f64()).expect("an error") * 1e9;
     assert!(stderr >= error && stderr < 1.1 * error, "{stderr} beside {error}");
 }
+
+#[test]
+fn stretches_of_the_curve_have_their_work_where_nobody_tells_of_phases() {
+    let header = MADE.lines().next().expect("a line").to_owned();
+    let mut trace = header + "\n";
+    for (ms, mib) in [(0, 10u64), (200, 10), (400, 10), (600, 100), (800, 100), (1000, 100)] {
+        let (t, rss) = (1000 + ms * 1_000_000, mib << 20);
+        trace += &format!(
+            "{{\"type\":\"rss\",\"t\":{t},\"rss\":{rss},\"hwm\":{rss},\"anon\":0,\"file\":0,\"shmem\":0,\"swap\":0,\"size\":0,\"stk\":0,\"threads\":1}}\n"
+        );
+    }
+    trace += "{\"type\":\"gpu\",\"ev\":[[\"name\",3,0,\"events\"],[\"copy\",\"cuMemcpyHtoDAsync\",1,140000,0,0,0,1,1296,100000,5,64,0,1],[\"time\",\"\",1,300001000,0,0,0,1,0,200000000]]}\n";
+    trace += "{\"type\":\"end\",\"t\":1000001000,\"how\":\"exit\",\"code\":0,\"counted\":0,\"recorded\":0,\"lost\":0,\"failed\":0}\n";
+    let run = serde_json::to_value(made::run_of(trace.as_bytes())).expect("JSON");
+    let all: Vec<(String, [u64; 2])> = run["phases"]
+        .as_array()
+        .expect("phases")
+        .iter()
+        .map(|p| {
+            (
+                format!("{} {}", p["source"].as_str().expect("text"), p["name"].as_str().expect("text")),
+                [ns(&p["gpu"]["covered_s"]), times(&p["gpu"])[0]],
+            )
+        })
+        .collect();
+    // The copy from 300 to 500 ms.
+    let part = |name: &str, ms: u64, busy: u64| (format!("auto {name}"), [ms * 1_000_000, busy * 1_000_000]);
+    assert_eq!(all, [part("plateau", 400, 100), part("ramp", 200, 100), part("plateau", 400, 0)]);
+}

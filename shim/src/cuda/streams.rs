@@ -76,8 +76,12 @@ impl Slot {
     /// The sampler has looked, at `now`: a spell of work begins with the launch that woke the stream, and ends somewhere between the last
     /// look that finds it busy and the one that finds it idle, in the middle for want of better. Asked under [`reaper`]'s flag.
     pub fn looked(&self, hot: *mut Hot, busy: bool, now: u64) {
-        if self.is_told.swap(0, Relaxed) != 0 && !busy {
-            return; // CUPTI is gone, and has told
+        // CUPTI is gone, and has told until now.
+        if self.is_told.swap(0, Relaxed) != 0 {
+            if !busy {
+                return;
+            }
+            self.seen_at.store(now, Relaxed);
         }
         self.looks.fetch_add(1, Relaxed);
         if !busy {

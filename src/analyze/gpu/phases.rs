@@ -1,8 +1,8 @@
 //! What devices and streams did while each phase was on: by the time on the device, whoever gave them the work and whenever.
 
-use crate::analyze::report::{PHASE_STREAMS, PhaseDevice, PhaseGpu, PhaseStream};
+use crate::analyze::report::{PHASE_STREAMS, Phase, PhaseDevice, PhaseGpu, PhaseStream};
 use crate::model::gpu::GpuEnd;
-use crate::model::gpu::intervals::{Interval, length, until_each};
+use crate::model::gpu::intervals::{Interval, in_both, length, until_each};
 use crate::model::gpu::streams::{Spell, Stream};
 use crate::model::image::ImageEnd;
 use crate::model::phases::Instance;
@@ -14,11 +14,29 @@ type Spans = Vec<(u32, u32)>;
 /// One for each phase, of whose times (in the order in which they began) all are given; nothing where no driver was called, or where
 /// there is too much to know when things ran.
 pub fn phases(image: &ImageEnd, phases: &[&[&Instance]]) -> Vec<Option<PhaseGpu>> {
-    let Some(g) = image.gpu.as_ref().filter(|g| !g.streams.is_cut) else { return vec![None; phases.len()] };
+    let Some(g) = known(image) else { return vec![None; phases.len()] };
     let spans: Vec<Spans> = phases.iter().map(|times| spans(times)).collect();
     let edges: Vec<u64> = image.phases.edges.iter().map(|e| e.t).collect();
-    let within = Within { spans: &spans, edges: &edges };
-    let mut all = vec![PhaseGpu::default(); phases.len()];
+    work(g, &Within { spans: &spans, edges: &edges }).into_iter().map(Some).collect()
+}
+
+/// The same of stretches of the curve, which follow each other.
+pub fn curve(image: &ImageEnd, stretches: &mut [Phase]) {
+    let Some(g) = known(image) else { return };
+    let at = |s: f64| image.header.mono_ns.saturating_add((s * 1e9).round() as u64);
+    let edges: Vec<u64> = stretches.iter().flat_map(|p| [at(p.begin_s), at(p.end_s)]).collect();
+    let spans: Vec<Spans> = (0..stretches.len() as u32).map(|i| vec![(2 * i, 2 * i + 1)]).collect();
+    let all = work(g, &Within { spans: &spans, edges: &edges });
+    stretches.iter_mut().zip(all).for_each(|(p, gpu)| p.gpu = Some(gpu));
+}
+
+/// What GPUs did, where it is known when.
+fn known(image: &ImageEnd) -> Option<&GpuEnd> {
+    image.gpu.as_ref().filter(|g| !g.streams.is_cut)
+}
+
+fn work(g: &GpuEnd, within: &Within) -> Vec<PhaseGpu> {
+    let mut all = vec![PhaseGpu::default(); within.spans.len()];
     let whole = vec![(0, u64::MAX)];
     let begins: Vec<Interval> = g.streams.waited.iter().map(|(from, _)| (*from, from.saturating_add(1))).collect();
     let told = (!g.work.spans.is_empty()).then(|| within.each(&g.work.spans));
@@ -30,7 +48,7 @@ pub fn phases(image: &ImageEnd, phases: &[&[&Instance]]) -> Vec<Option<PhaseGpu>
     for (&index, d) in g.streams.devices.iter().filter(|_| is_by_device(g)) {
         let of = |what: &[Interval]| within.each(what);
         let [busy, copied, computed, both, together] = [&d.busy, &d.copied, &d.computed, &d.both, &d.together].map(|what| of(what));
-        let mut variance = vec![0.0; phases.len()];
+        let mut variance = vec![0.0; all.len()];
         let mut streams: Vec<usize> = d.streams.iter().copied().filter(|i| !g.streams.all[*i].busy.is_empty()).collect();
         streams.sort_by_key(|i| (std::cmp::Reverse(length(&g.streams.all[*i].busy)), *i));
         for (rank, &number) in streams.iter().enumerate() {
@@ -38,7 +56,7 @@ pub fn phases(image: &ImageEnd, phases: &[&[&Instance]]) -> Vec<Option<PhaseGpu>
             let error = within.variance(s);
             variance.iter_mut().zip(&error).for_each(|(sum, v)| *sum += v);
             if rank < PHASE_STREAMS {
-                let (busy, overlap) = (of(&s.busy), of(&crate::model::gpu::intervals::in_both(&s.busy, &d.together)));
+                let (busy, overlap) = (of(&s.busy), of(&in_both(&s.busy, &d.together)));
                 for (i, p) in all.iter_mut().enumerate().filter(|(i, _)| busy[*i] > 0) {
                     p.streams.push(PhaseStream {
                         id: number as u64,
@@ -68,7 +86,7 @@ pub fn phases(image: &ImageEnd, phases: &[&[&Instance]]) -> Vec<Option<PhaseGpu>
             });
         }
     }
-    all.into_iter().map(Some).collect()
+    all
 }
 
 /// Whether the device's times are known at all.
