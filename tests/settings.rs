@@ -64,10 +64,10 @@ fn header(dir: &Path) -> Value {
 const FILE: &str = "# of the project\n\
                     out = 't.jsonl'\nmode = \"full\"\ninterval = '20ms'\nbig = 4_096\nsample = \"1MiB\"\nmax = '1GiB' # most\n\
                     stacks = 'native'\npython_alloc = true\nphase_py = [\n  'run:solve',\n  \"a.b:*\",\n]\nphase_on = ['^x']\n\
-                    include = ['true', 'env']\nchildren = 'follow'\ngpu_timing = \"wall\"\n";
+                    include = ['true', 'env']\nchildren = 'follow'\ngpu_timing = \"wall\"\ncupy = true\n";
 
 /// The same as variables.
-const SAME: [(&str, &str); 10] = [
+const SAME: [(&str, &str); 11] = [
     ("MEMSHIM_OUT", "t.jsonl"),
     ("MEMSHIM_MODE", "full"),
     ("MEMSHIM_INTERVAL", "20ms"),
@@ -78,6 +78,7 @@ const SAME: [(&str, &str); 10] = [
     ("MEMSHIM_PHASE_PY", "run:solve,a.b:*"),
     ("MEMSHIM_INCLUDE", "true,env"),
     ("MEMSHIM_GPU_TIMING", "wall"),
+    ("MEMSHIM_CUPY", "1"),
 ];
 
 /// Runs `true` in a new folder with the file in it; what it said on stderr.

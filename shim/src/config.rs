@@ -47,6 +47,8 @@ pub struct Config {
     pub stacks: u32,
     /// Python's own blocks are events, in lanes of their own.
     pub python_alloc: bool,
+    /// CuPy is asked what its pool holds.
+    pub cupy: bool,
     pub interval_ns: u64,
     pub big: usize,
     pub sample: usize,
@@ -78,6 +80,7 @@ pub static mut CONFIG: Config = Config {
     python_path: core::ptr::null(),
     stacks: NATIVE | PYTHON,
     python_alloc: false,
+    cupy: false,
     interval_ns: 100_000_000,
     big: 64 << 10,
     sample: 512 << 10,
@@ -241,6 +244,11 @@ unsafe fn setting<'a>(key: Key, value: &'a [u8], from: From, texts: &mut Texts<'
         Key::PythonAlloc => match value {
             b"1" => set(&mut c.python_alloc, true),
             b"0" => set(&mut c.python_alloc, false),
+            _ => Err("1 or 0"),
+        },
+        Key::Cupy => match value {
+            b"1" => set(&mut c.cupy, true),
+            b"0" => set(&mut c.cupy, false),
             _ => Err("1 or 0"),
         },
         Key::Children => match value {

@@ -186,3 +186,15 @@ pub unsafe fn find_in(o: *const Object, name: &[u8]) -> Option<*const c_void> {
         Some(p)
     }
 }
+
+/// The same, of a function or a variable's address as what it is.
+///
+/// # Safety
+/// As [`find_in`]; `T` is a pointer of that type.
+pub unsafe fn of_type<T>(o: *const Object, name: &[u8]) -> Option<T> {
+    // SAFETY: the caller's promise; both are pointers.
+    unsafe {
+        let at = find_in(o, name)?;
+        (size_of::<T>() == size_of_val(&at)).then(|| core::mem::transmute_copy(&at))
+    }
+}

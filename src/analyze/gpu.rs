@@ -1,11 +1,15 @@
 //! What a run did with GPUs: memory by device, transfers and their rates, streams, graphs, kernels.
 
 mod kernels;
+pub mod phases;
+
+use std::collections::BTreeMap;
 
 use super::report::{
     FailedCall, Gpu, GpuAdvice, GpuClass, GpuDevice, GpuFramework, GpuGraph, GpuGraphs, GpuPool, GpuStream, GpuTransfer, GpuWaits, Pinned,
     STREAMS_SHOWN,
 };
+use crate::model::gpu::intervals::length;
 use crate::model::gpu::memory::{Device, Level};
 use crate::model::gpu::transfers::{Group, Key};
 use crate::model::gpu::{GpuEnd, graphs, streams};
@@ -36,8 +40,8 @@ pub fn gpu(image: &ImageEnd) -> Option<Gpu> {
         transfers: g.transfers.groups.iter().map(|(key, group)| transfer(g, *key, group)).collect(),
         streams: listed_streams(g, start),
         streams_total: g.streams.all.len() as u64,
-        concurrent_streams: g.streams.concurrency.values().map(|c| c.0 as u64).max().unwrap_or(0),
-        concurrent_s: g.streams.concurrency.values().map(|c| c.1 as f64).sum::<f64>() / 1e9,
+        concurrent_streams: g.streams.devices.values().map(|d| d.most as u64).max().unwrap_or(0),
+        concurrent_s: g.streams.devices.values().map(|d| length(&d.together) as f64).sum::<f64>() / 1e9,
         host_waits: GpuWaits {
             count: g.streams.all.iter().fold(g.streams.other_waits, |sum, s| sum.saturating_add(s.waits)),
             wall_s: g.streams.all.iter().fold(g.streams.other_wait_ns, |sum, s| sum.saturating_add(s.wait_ns)) as f64 / 1e9,
@@ -46,7 +50,7 @@ pub fn gpu(image: &ImageEnd) -> Option<Gpu> {
         graphs_total: all_graphs(&g.graphs),
         advice: advice(&g.transfers.groups),
         failed: g.failed.iter().map(|((call, code), count)| FailedCall { call: call.clone(), code: *code, count: *count }).collect(),
-        own_pools: g.pools.clone(),
+        own_pools: g.pools.iter().filter(|name| !(*name == "CuPy" && m.devices.values().any(|d| d.cupy.is_some()))).cloned().collect(),
         unknown_frees: m.unknown_frees,
         unknown_calls: g.unknown_calls.clone(),
         untimed: g.untimed.saturating_add(g.transfers.without_time),
@@ -98,13 +102,19 @@ fn device(g: &GpuEnd, index: u64, start: Nanos) -> GpuDevice {
                 reserved_peak_bytes: Bytes(p.reserved_high),
             })
             .collect(),
-        framework: d.torch.into_iter().map(|t| ("torch".to_owned(), torch(t))).collect(),
+        framework: frameworks(d),
         work: kernels::busy(g, index),
     }
 }
 
-fn torch((allocated, reserved): (u64, u64)) -> GpuFramework {
-    GpuFramework { allocated_peak_bytes: Bytes(allocated), reserved_peak_bytes: Bytes(reserved) }
+fn frameworks(d: &Device) -> BTreeMap<String, GpuFramework> {
+    let of = |name: &str, allocated, reserved, looks| {
+        let f = GpuFramework { allocated_peak_bytes: Bytes(allocated), reserved_peak_bytes: Bytes(reserved), looks };
+        (name.to_owned(), f)
+    };
+    let torch = d.torch.map(|(allocated, reserved)| of("torch", allocated, reserved, None));
+    let cupy = d.cupy.map(|(allocated, reserved, looks)| of("cupy", allocated, reserved, Some(looks)));
+    torch.into_iter().chain(cupy).collect()
 }
 
 /// `32.0 GT/s PCIe x16`: transfers a second on each lane, less the code of the generation (8 of 10 bits up to 5 GT/s, 128 of 130 from there).
@@ -176,17 +186,10 @@ fn stream(g: &GpuEnd, i: usize, start: Nanos) -> GpuStream {
     let life = s.to.saturating_sub(s.from) as f64 / 1e9;
     let (by_device, told) = (matches!(g.timing.as_str(), "events" | "cupti"), !g.work.spans.is_empty());
     let sampled = (s.looks > 0).then_some(s.sampled_busy_ns as f64 / 1e9);
-    // The sampler counts whatever keeps the stream busy, copies too: the larger of the two is the better lower bound.
-    let busy = match (g.timing.as_str(), sampled) {
-        ("cupti", _) => Some(s.timed_ns as f64 / 1e9),
-        // Kernels ran, and nobody looked (a thread's own default stream): not known, which is not 0.
-        ("events", None) if s.kernels > 0 => None,
-        ("events", sampled) => Some((s.timed_ns as f64 / 1e9).max(sampled.unwrap_or(0.0))),
-        (_, sampled) => sampled,
-    };
-    // Each spell of work begins and ends somewhere between two looks.
-    let spells = s.looks.saturating_sub(s.busy_looks).max(1) as f64;
-    let between = if s.busy_looks > 0 { s.sampled_busy_ns as f64 / s.busy_looks as f64 / 1e9 } else { 1e-3 };
+    let unseen = s.unseen_kernels();
+    let busy_ns = s.busy_ns();
+    // Kernels ran that nobody saw: not known, which is not 0.
+    let busy = (by_device && (unseen == 0 || told && busy_ns > 0)).then_some(busy_ns as f64 / 1e9);
     GpuStream {
         id: i as u64,
         device: (s.device as u64 != NO_DEVICE).then_some(s.device as u64),
@@ -201,10 +204,11 @@ fn stream(g: &GpuEnd, i: usize, start: Nanos) -> GpuStream {
         busy_s: busy,
         timed_busy_s: by_device.then_some(s.timed_ns as f64 / 1e9),
         sampled_busy_s: sampled,
-        sampled_stderr_s: sampled.map(|_| between * (spells / 6.0).sqrt()),
+        sampled_stderr_s: sampled.map(|_| s.variance().sqrt() / 1e9),
         utilization: busy.filter(|_| life > 0.0).map(|b| (b / life).min(1.0)),
         copies: s.copies,
         kernels: s.kernels,
+        unseen_kernels: unseen,
         kernel_s: told.then_some(s.kernel_ns as f64 / 1e9),
         copy_s: told.then_some(s.copy_ns as f64 / 1e9),
         graph_launches: s.launches,

@@ -1,9 +1,9 @@
 //! What each phase needed, left behind and took.
 
 use super::Units;
-use super::heap;
 use super::report::{Latency, Mark, Mode, PerUnit, Phase, Steps};
 use super::steps::{self, Step, quantile};
+use super::{gpu, heap};
 use crate::model::image::ImageEnd;
 use crate::model::phases::{Instance, Metric, PhasesEnd};
 use crate::model::units::{Bytes, Nanos};
@@ -36,6 +36,8 @@ pub fn phases(image: &ImageEnd, mode: Mode, units: Option<&Units>) -> (Vec<Phase
         groups[at].2.push(instance);
     }
     let mut all: Vec<Phase> = groups.iter().map(|(path, source, times)| phase(image, mode, path, source, times)).collect();
+    let times: Vec<&[&Instance]> = groups.iter().map(|(_, _, times)| times.as_slice()).collect();
+    all.iter_mut().zip(gpu::phases::phases(image, &times)).for_each(|(phase, gpu)| phase.gpu = gpu);
     if let Some(units) = units {
         for phase in all.iter_mut().filter(|p| p.count >= steps::STEPS_MIN as u64) {
             phase.per_unit = Some(PerUnit { unit: units.unit.clone(), median_s: phase.latency.median / units.count });
@@ -126,7 +128,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     let most = |metric: Metric| times.iter().map(|i| p.most(metric, i)).max().unwrap_or(0);
     let change = |metric: Metric| times.iter().fold(0i64, |sum, i| sum.saturating_add(p.at(metric, i.end) - p.at(metric, i.begin)));
     let moved = |metric: Metric| Bytes::of_balance(change(metric));
-    let gpu = image.gpu.is_some();
+    let has_gpu = image.gpu.is_some();
     let inside = mode != Mode::Watch;
     let usage = |at: usize| {
         sum(times, |i| {
@@ -176,9 +178,9 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         rss_persistent_bytes: looked_at.then(|| change(Metric::Rss)),
         map_peak_bytes: inside.then(|| Bytes::of_balance(most(Metric::Maps))),
         map_persistent_bytes: inside.then(|| change(Metric::Maps)),
-        gpu_peak_bytes: gpu.then(|| Bytes::of_balance(most(Metric::Gpu))),
-        gpu_persistent_bytes: gpu.then(|| change(Metric::Gpu)),
-        pinned_peak_bytes: gpu.then(|| Bytes::of_balance(most(Metric::Pinned))),
+        gpu_peak_bytes: has_gpu.then(|| Bytes::of_balance(most(Metric::Gpu))),
+        gpu_persistent_bytes: has_gpu.then(|| change(Metric::Gpu)),
+        pinned_peak_bytes: has_gpu.then(|| Bytes::of_balance(most(Metric::Pinned))),
         children_peak_bytes: None,
         left: None,
         meanwhile: None,
@@ -186,8 +188,9 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         growth_per_count_bytes: growth.as_ref().map(|g| g.0).filter(|_| inside),
         per_unit: None,
         steps: growth.map(|g| g.1).filter(|_| inside),
-        h2d_bytes: gpu.then(|| moved(Metric::H2d)),
-        d2h_bytes: gpu.then(|| moved(Metric::D2h)),
+        h2d_bytes: has_gpu.then(|| moved(Metric::H2d)),
+        d2h_bytes: has_gpu.then(|| moved(Metric::D2h)),
+        gpu: None,
         cpu_s: usage(0).map(|ns| Nanos(ns).seconds()),
         minor_faults: usage(1),
         major_faults: usage(2),

@@ -50,6 +50,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     let own = phases.split_off(phases.partition_point(|p| !phases::is_of_process(p)));
     if phases.is_empty() {
         phases = auto::phases(&samples, wall_s, inside);
+        gpu::phases::curve(&image, &mut phases);
     }
     let artifacts = artifacts::artifacts(&image, &phases);
     phases.extend(own);

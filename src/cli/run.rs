@@ -70,6 +70,10 @@ pub struct Run {
     #[arg(long, value_enum, value_name = "HOW")]
     gpu_timing: Option<GpuTiming>,
 
+    /// Ask CuPy how much of its pool of device memory is in use: on the interpreter's main thread, at the interval and when the pool grows
+    #[arg(long)]
+    cupy: bool,
+
     /// Whether processes started by the program are recorded too [default: follow]
     #[arg(long, value_enum, value_name = "WHAT")]
     children: Option<Children>,
@@ -255,6 +259,7 @@ impl Run {
             (Key::Stacks, self.stacks.map(word)),
             (Key::GpuTiming, self.gpu_timing.map(word)),
             (Key::PythonAlloc, self.python_alloc.then(|| "1".into())),
+            (Key::Cupy, self.cupy.then(|| "1".into())),
             (Key::PhasePy, joined(&self.phase_py)),
             (Key::PhaseSym, joined(&self.phase_sym)),
         ];

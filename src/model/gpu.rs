@@ -1,6 +1,7 @@
 //! What an image did with GPUs: its rows put in order and handed to the books on memory, transfers, streams and graphs.
 
 pub mod graphs;
+pub mod intervals;
 pub mod memory;
 pub mod sites;
 pub mod streams;
@@ -179,6 +180,7 @@ impl Gpu {
                 _ => {}
             },
             kind::BUSY => end.streams.busy(e),
+            kind::SPELL => end.streams.spell(e),
             kind::GRAPH if e.flags & 0xff == graph::LAUNCH => end.transfers.launch(e, &mut end.streams, &mut end.graphs, &mut end.work),
             kind::GRAPH => {
                 if let Some((device, bytes)) = end.graphs.event(e).filter(|(_, bytes)| *bytes != 0) {
@@ -293,6 +295,7 @@ mod tests {
             ("context", 1),
             ("map", 3),
             ("work", 5),
+            ("spell", 4),
         ] {
             for flags in (0..16).chain([max]) {
                 for n in [1, max] {

@@ -38,7 +38,7 @@ fn asked(test: &str, (source, mode, way): (&str, &str, &str), more: &[(&str, &st
 }
 
 /// The same, where CUPTI is to be had: the program waits until it is switched on.
-fn told(test: &str, program: (&str, &str, &str), more: &[(&str, &str)]) -> Gpu {
+pub fn told(test: &str, program: (&str, &str, &str), more: &[(&str, &str)]) -> Gpu {
     let more: Vec<(&str, &str)> = more.iter().copied().chain([("FAKE_CUPTI_EXPECTED", "1")]).collect();
     let g = asked(test, program, &more);
     assert!(!g.at("/cupti").is_null(), "{}", g.run["gpu"]);

@@ -1,5 +1,7 @@
 //! Promises about GPUs, held on a driver of our own (`tests/programs/cuda/fake.c`), whose clock is moved by waiting alone: so bytes, counts
 //! and device times are known to the digit.
+#[path = "../support/made.rs"]
+mod made;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -63,6 +65,7 @@ fn gpu_with(source: &str, mode: &str, way: &str, memshim: Mode, env: &[(&str, &s
         let mut c = match source.strip_suffix(".py") {
             Some(_) => {
                 let mut c = Command::new(support::python().expect("checked before"));
+                c.env("PYTHONDONTWRITEBYTECODE", "1");
                 c.arg(support::root().join("tests/programs/cuda").join(source));
                 c
             }

@@ -97,3 +97,66 @@ fn pytorchs_own_figures_and_pools_by_name() {
     assert_eq!(g.number("/devices/0/peak_bytes"), 20 * MIB);
     assert_eq!(*g.at("/own_pools"), json!(["CuPy"]));
 }
+
+#[test]
+fn cupys_pool_is_asked_what_it_has_in_use() {
+    let test = "cupys_pool_is_asked_what_it_has_in_use";
+    if support::lacks(test, &[Need::Preload, Need::Module("ctypes")]) {
+        return;
+    }
+    let asked = [("MEMSHIM_CUPY", "1"), ("MEMSHIM_INTERVAL", "10ms")];
+    let peaks = |g: &Gpu, device: usize| {
+        let of = g.at(&format!("/devices/{device}/framework/cupy"));
+        ["allocated_peak_bytes", "reserved_peak_bytes"].map(|key| of[key].as_u64().unwrap_or_else(|| panic!("{of}")))
+    };
+    for (memshim, timing) in [(Mode::Full, "events"), (Mode::Fast, "off")] {
+        let g = gpu_with("pool.py", "pool", "", memshim, &[asked[0], asked[1], ("MEMSHIM_GPU_TIMING", timing)]);
+        assert_eq!((peaks(&g, 0), peaks(&g, 1)), ([7 * MIB, 8 * MIB], [2 * MIB, 2 * MIB]), "{memshim:?}");
+        // What it has in blocks is what the driver gave, with the program's own 64 bytes.
+        assert_eq!(g.number("/devices/0/peak_bytes"), 8 * MIB + 64, "{memshim:?}");
+        assert_eq!(g.at("/own_pools"), &json!([]), "{memshim:?}: it is known");
+        let g = gpu_with("pool.py", "threads", "", memshim, &asked);
+        assert_eq!(peaks(&g, 0), [5 * MIB, 5 * MIB], "{memshim:?}");
+        for mode in ["own_allocator", "forks"] {
+            let g = gpu_with("pool.py", mode, "", memshim, &asked);
+            let cupy = &g.at("/devices/0")["framework"]["cupy"]["allocated_peak_bytes"];
+            assert_eq!(cupy, &if mode == "forks" { json!(3 * MIB) } else { Value::Null }, "{memshim:?} {mode}");
+        }
+    }
+    // Nobody asks where that is not wanted.
+    let g = gpu_with("pool.py", "pool", "", Mode::Full, &[]);
+    assert_eq!(g.at("/devices/0/framework"), &json!({}));
+}
+
+#[test]
+fn each_interpreter_asks_cupys_pool_or_the_report_says_that_it_cannot() {
+    let test = "each_interpreter_asks_cupys_pool_or_the_report_says_that_it_cannot";
+    if skipped(test) {
+        return;
+    }
+    driver();
+    for minor in 7..=14 {
+        let Some(python) = support::pyenv(minor) else {
+            support::skip(&format!("{test} (3.{minor})"), "needs pyenv's");
+            continue;
+        };
+        let dir = support::fresh_dir(&format!("cuda_cupy_3_{minor}"));
+        let mut c = Command::new(python);
+        c.arg(support::root().join("tests/programs/cuda/pool.py")).args(["pool"]).current_dir(&dir);
+        c.env("PROGRAM_DIR", support::out_dir()).env("PYTHONDONTWRITEBYTECODE", "1").env("LD_PRELOAD", support::shim());
+        c.env("MEMSHIM_CUPY", "1").env("MEMSHIM_INTERVAL", "10ms");
+        let ran = Session::start(&mut c, &dir).finish(Duration::from_secs(60));
+        assert_eq!(
+            (support::lossy(&ran.stdout), support::lossy(&ran.stderr)),
+            ("in use 4194304 of 8388608\n".into(), String::new()),
+            "3.{minor}"
+        );
+        let text = support::analyze(&dir.join("trace.jsonl")).unwrap_or_else(|why| panic!("3.{minor}: {why}"));
+        let report: Value = serde_json::from_str(&text).expect("JSON");
+        let run = &report["runs"][0];
+        let cupy = &run["gpu"]["devices"][0]["framework"]["cupy"]["allocated_peak_bytes"];
+        let said = run["notes"].to_string().contains("CuPy's pool was not asked");
+        let wanted = if minor < 9 { (Value::Null, true) } else { (json!(7 * MIB), false) };
+        assert_eq!((cupy.clone(), said), wanted, "3.{minor}: {}", run["notes"]);
+    }
+}

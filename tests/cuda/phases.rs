@@ -24,3 +24,172 @@ fn a_phase_has_its_own_device_memory_and_transfers() {
         assert!(start["end_s"].as_f64() <= phases[0]["begin_s"].as_f64() && phases[0]["name"] == "load", "{start}");
     }
 }
+
+fn ns(v: &Value) -> u64 {
+    (v.as_f64().unwrap_or_else(|| panic!("no number: {v}")) * 1e9).round() as u64
+}
+
+/// What devices did in a phase.
+fn work<'a>(g: &'a Gpu, name: &str) -> &'a Value {
+    let all = g.run["phases"].as_array().expect("phases");
+    &all.iter().find(|p| p["name"] == name).unwrap_or_else(|| panic!("no {name}: {all:?}"))["gpu"]
+}
+
+/// Busy, copies, other work, both at once, two streams or more: of the first device, in nanoseconds.
+fn times(of: &Value) -> [u64; 5] {
+    ["busy_s", "copy_s", "compute_s", "overlap_s", "concurrent_s"].map(|key| ns(&of["devices"][0][key]))
+}
+
+/// Busy and with another, of each stream.
+fn streams(of: &Value) -> Vec<(u64, u64, u64)> {
+    let all = of["streams"].as_array().expect("a list").iter();
+    let mut all: Vec<_> = all.map(|s| (s["id"].as_u64().expect("a number"), ns(&s["busy_s"]), ns(&s["overlap_s"]))).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn devices_and_streams_are_as_busy_in_a_phase_as_its_copies_take() {
+    if skipped("devices_and_streams_are_as_busy_in_a_phase_as_its_copies_take") {
+        return;
+    }
+    for mode in [Mode::Full, Mode::Fast] {
+        let g = gpu_with("phases", "copies", "proc", mode, &[]);
+        let of = |name: &str| work(&g, name);
+        assert_eq!(times(of("both")), [502_000, 904_000 - 402_000, 0, 0, 402_000], "{mode:?}");
+        assert_eq!(times(of("one")), [404_000, 404_000, 0, 0, 0], "{mode:?}: two times");
+        assert_eq!(times(of("all")), [906_000, 906_000, 0, 0, 402_000], "{mode:?}");
+        assert_eq!((times(of("none")), streams(of("none")), ns(&of("none")["host_wait_s"])), ([0; 5], vec![], 0), "{mode:?}");
+        let (both, one) = (streams(of("both")), streams(of("one")));
+        assert_eq!(both.iter().map(|s| (s.1, s.2)).collect::<Vec<_>>(), [(402_000, 402_000), (502_000, 402_000)], "{mode:?}");
+        assert_eq!(one, [(both[0].0, 404_000, 0)], "{mode:?}");
+        let waits = ["both", "one", "all", "none"].map(|name| of(name)["host_waits"].as_u64());
+        assert_eq!(waits, [Some(2), Some(2), Some(4), Some(0)], "{mode:?}");
+        for name in ["both", "one", "all", "none"] {
+            let (d, covered) = (&of(name)["devices"][0], of(name)["covered_s"].as_f64().expect("a time"));
+            let share = d["busy_s"].as_f64().expect("a time") / covered;
+            assert!((d["utilization"].as_f64().expect("a share") - share).abs() < 1e-12 && d["stderr_s"].is_null(), "{name}: {d}");
+            let wall = g.run["phases"].as_array().expect("phases").iter().find(|p| p["name"] == name).expect("the phase")["wall_s"].clone();
+            assert!((wall.as_f64().expect("a time") - covered).abs() < 1e-9, "{name}");
+        }
+    }
+}
+
+#[test]
+fn by_cupti_a_phase_has_its_kernels_and_what_they_hide_of_copies() {
+    let test = "by_cupti_a_phase_has_its_kernels_and_what_they_hide_of_copies";
+    if skipped(test) {
+        return;
+    }
+    let g = cupti::told(test, ("phases", "work", "proc"), &[]);
+    let mixed = work(&g, "mixed");
+    assert_eq!(times(mixed), [3_000_000, 402_000, 3_000_000, 402_000, 1_000_000]);
+    let seen: Vec<_> = streams(mixed).iter().map(|s| (s.1, s.2)).collect();
+    assert_eq!(seen, [(3_000_000, 1_000_000), (1_000_000, 1_000_000), (402_000, 402_000)]);
+    assert_eq!(times(work(&g, "copy")), [402_000, 402_000, 0, 0, 0]);
+    assert_eq!(mixed["cupti_s"], mixed["covered_s"]);
+}
+
+#[test]
+fn by_looking_a_phase_is_as_busy_as_it_was_within_the_error() {
+    if skipped("by_looking_a_phase_is_as_busy_as_it_was_within_the_error") {
+        return;
+    }
+    for mode in [Mode::Full, Mode::Fast] {
+        let g = gpu_with("phases", "spells", "proc", mode, &[]);
+        let was: f64 = std::fs::read_to_string(g.trace.with_file_name("busy_ns")).expect("a file").parse().expect("a number");
+        let (d, idle) = (&work(&g, "spells")["devices"][0], &work(&g, "idle")["devices"][0]);
+        let of = |key: &str| d[key].as_f64().unwrap_or_else(|| panic!("no {key}: {d}"));
+        // Each of five spells ended at most half a gap beside where it is put: 5 · gap / 2 is √15 times √(5 · gap² / 12).
+        let off = (of("busy_s") - was / 1e9).abs();
+        assert!(off <= 15f64.sqrt() * of("stderr_s") + 0.004, "{mode:?}: {off} s of {} beside {d}", was / 1e9);
+        assert!(of("stderr_s") > 0.0 && of("compute_s") == of("busy_s") && of("copy_s") == 0.0, "{d}");
+        assert_eq!(ns(&idle["busy_s"]), 0, "{mode:?}: {idle}");
+        let stream = g.at("/streams").as_array().expect("a list").iter().find(|s| s["kernels"] == 5).expect("the stream");
+        assert_eq!((ns(&stream["busy_s"]), ns(&stream["sampled_busy_s"])), (ns(&d["busy_s"]), ns(&d["busy_s"])), "{mode:?}");
+    }
+}
+
+#[test]
+fn kernels_before_cupti_are_known_by_looking_or_said_not_to_be() {
+    let test = "kernels_before_cupti_are_known_by_looking_or_said_not_to_be";
+    if skipped(test) {
+        return;
+    }
+    let g = cupti::told(test, ("phases", "early", "proc"), &[("FAKE_CUPTI_LATE", "1")]);
+    assert_eq!((g.number("/cupti/untold_kernels"), g.number("/cupti/unseen_kernels"), g.number("/kernels/count")), (6, 4, 1));
+    let was: f64 = std::fs::read_to_string(g.trace.with_file_name("busy_ns")).expect("a file").parse().expect("a number");
+    let of = |name: &str, key: &str| work(&g, name)["devices"][0][key].as_f64().unwrap_or_else(|| panic!("no {key}: {}", g.run["phases"]));
+    let off = (of("before", "busy_s") - was / 1e9).abs();
+    assert!(off <= 3f64.sqrt() * of("before", "stderr_s") + 0.004, "{off} of {was}: {}", work(&g, "before"));
+    assert_eq!((ns(&work(&g, "after")["devices"][0]["busy_s"]), &work(&g, "after")["devices"][0]["at_least"]), (250_000, &json!(true)));
+    let told = |name: &str| ["cupti_s", "covered_s"].map(|key| ns(&work(&g, name)[key]));
+    assert!(told("before")[0] < told("before")[1] && told("after")[0] == told("after")[1], "{:?} {:?}", told("before"), told("after"));
+    let streams = g.at("/streams").as_array().expect("a list");
+    let mut seen: Vec<_> = streams.iter().map(|s| (s["kernels"].as_u64(), s["unseen_kernels"].as_u64(), s["busy_s"].is_null())).collect();
+    seen.sort_unstable();
+    // The second is busy for what CUPTI told at least.
+    assert_eq!(seen, [(Some(2), Some(0), false), (Some(2), Some(1), false), (Some(3), Some(3), true)], "{streams:?}");
+    let out = Command::new(support::memshim()).arg("analyze").arg(&g.trace).output().expect("a report");
+    let text = support::lossy(&out.stdout);
+    assert!(text.contains("not by CUPTI: 6 kernels") && text.contains("4 of them nobody saw"), "{text}");
+}
+
+/// A trace of a process that two threads work in: when its phases were on, and what its streams did, in µs.
+const MADE: &str = r#"{"type":"header","v":1,"run":"00","pid":7,"ppid":1,"start_ticks":77,"pid_ns":1,"exec":0,"mode":"fast","cols":"v93","tick_ns":100,"mono_ns":1000,"wall_ns":1764289999000000000,"host":"nowhere","exe":"/bin/x","argv":["x"],"cwd":"/","rank":null,"job":null,"big":65536,"sample":524288,"page":4096,"allocator":"glibc","slack":24}
+{"type":"phase","ev":[["name",1,0,"outer"],["name",2,0,"inner"],["begin",100000,0,1,0,0,"api",1,0,0],["begin",200000,0,1,0,0,"api",2,0,0],["end",300000,0,1,0,0,"api",0,0,0],["begin",150000,1,1,0,0,"api",1,0,0],["end",500000,1,1,0,0,"api",0,0,0],["end",400000,0,1,0,0,"api",0,0,0]]}
+{"type":"gpu","ev":[["name",3,0,"events"],["copy","cuMemcpyHtoDAsync",1,140000,0,0,0,1,1296,100000,5,64,0,1],["time","",1,150000,0,0,0,1,0,100000],["spell","",2,180000,0,0,0,1,0,128,70000,60,12000],["spell","",3,480000,0,0,0,1,0,128,40000,30,0],["busy","",4,490000,0,0,0,1,0,128,92,90,7,110000],["stream","cuStreamSynchronize",5,290000,0,0,0,1,2,64,0,20000]]}
+{"type":"end","t":600000,"how":"exit","code":0,"counted":0,"recorded":0,"lost":0,"failed":0}
+"#;
+
+#[test]
+fn work_is_cut_at_the_edges_of_phases_and_threads_in_one_phase_count_once() {
+    let run = serde_json::to_value(made::run_of(MADE.as_bytes())).expect("JSON");
+    let of = |name: &str| {
+        let all = run["phases"].as_array().expect("phases").iter();
+        let p: Vec<&Value> = all.filter(|p| p["name"] == name && p["source"] == "api").collect();
+        assert_eq!(p.len(), 1, "{name}: {run}");
+        p[0]["gpu"].clone()
+    };
+    // On from 100 to 500: the copy from 150 to 250, work from 180 to 250 and, cut, from 480 on.
+    let outer = of("outer");
+    assert_eq!((ns(&outer["covered_s"]), times(&outer)), (400_000, [120_000, 100_000, 90_000, 70_000, 70_000]));
+    // From 200 to 300, with half of the copy.
+    let inner = of("inner");
+    assert_eq!((ns(&inner["covered_s"]), times(&inner)), (100_000, [50_000, 50_000, 50_000, 50_000, 50_000]));
+    assert_eq!((ns(&inner["host_wait_s"]), ns(&outer["host_wait_s"]), &outer["host_waits"]), (10_000, 20_000, &json!(1)));
+    assert_eq!(streams(&inner).iter().map(|s| (s.1, s.2)).collect::<Vec<_>>(), [(50_000, 50_000), (50_000, 50_000)]);
+    // The first spell ended between two looks 12 µs apart; one look found it idle and one more did not.
+    let error = 12_000.0 / 12f64.sqrt();
+    let stderr = inner["streams"].as_array().expect("a list").iter().find_map(|s| s["stderr_s"].as_f64()).expect("an error") * 1e9;
+    assert!(stderr >= error && stderr < 1.1 * error, "{stderr} beside {error}");
+}
+
+#[test]
+fn stretches_of_the_curve_have_their_work_where_nobody_tells_of_phases() {
+    let header = MADE.lines().next().expect("a line").to_owned();
+    let mut trace = header + "\n";
+    for (ms, mib) in [(0, 10u64), (200, 10), (400, 10), (600, 100), (800, 100), (1000, 100)] {
+        let (t, rss) = (1000 + ms * 1_000_000, mib << 20);
+        trace += &format!(
+            "{{\"type\":\"rss\",\"t\":{t},\"rss\":{rss},\"hwm\":{rss},\"anon\":0,\"file\":0,\"shmem\":0,\"swap\":0,\"size\":0,\"stk\":0,\"threads\":1}}\n"
+        );
+    }
+    trace += "{\"type\":\"gpu\",\"ev\":[[\"name\",3,0,\"events\"],[\"copy\",\"cuMemcpyHtoDAsync\",1,140000,0,0,0,1,1296,100000,5,64,0,1],[\"time\",\"\",1,300001000,0,0,0,1,0,200000000]]}\n";
+    trace += "{\"type\":\"end\",\"t\":1000001000,\"how\":\"exit\",\"code\":0,\"counted\":0,\"recorded\":0,\"lost\":0,\"failed\":0}\n";
+    let run = serde_json::to_value(made::run_of(trace.as_bytes())).expect("JSON");
+    let all: Vec<(String, [u64; 2])> = run["phases"]
+        .as_array()
+        .expect("phases")
+        .iter()
+        .map(|p| {
+            (
+                format!("{} {}", p["source"].as_str().expect("text"), p["name"].as_str().expect("text")),
+                [ns(&p["gpu"]["covered_s"]), times(&p["gpu"])[0]],
+            )
+        })
+        .collect();
+    // The copy from 300 to 500 ms.
+    let part = |name: &str, ms: u64, busy: u64| (format!("auto {name}"), [ms * 1_000_000, busy * 1_000_000]);
+    assert_eq!(all, [part("plateau", 400, 100), part("ramp", 200, 100), part("plateau", 400, 0)]);
+}

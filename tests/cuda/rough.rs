@@ -13,6 +13,8 @@ fn rough_programs_end_as_they_would_and_lose_no_copy() {
         ("forks_again", 40, 1),
         ("reset_in_flight", 55, 5),
         ("exit_with_work", 50, 0),
+        ("exit_with_kernels", 10, 0),
+        ("reset_in_capture", 5, 5),
         ("threads_leave_captures", 10, 10),
         ("many", 100_000, 1000),
         ("main_leaves", 2, 2),
@@ -43,4 +45,46 @@ fn a_kill_loses_no_call() {
     assert_eq!((&g["devices"][0]["live_bytes"], &g["devices"][0]["peak_bytes"]), (&json!(2 * MIB), &json!(16 * MIB)), "{g}");
     assert_eq!((&g["transfers"][0]["count"], &g["transfers"][0]["bytes"]), (&json!(35), &json!(35 * MIB)), "{g}");
     assert_eq!((&g["pinned"]["live_bytes"], &g["lost"]), (&json!(16 * MIB), &json!(0)), "{g}");
+}
+
+/// Kernels launched, by what the trace has of each stream.
+fn launched(g: &Gpu) -> u64 {
+    let text = std::fs::read_to_string(&g.trace).expect("a trace");
+    let lines = text.lines().filter(|l| l.contains("\"busy\"")).map(|l| serde_json::from_str::<Value>(l).expect("JSON"));
+    let of = |line: Value| -> u64 {
+        let rows = line["ev"].as_array().expect("rows").clone();
+        rows.iter().filter(|row| row[0] == "busy").map(|row| row[12].as_u64().expect("a number")).sum()
+    };
+    lines.map(of).sum()
+}
+
+#[test]
+fn kernels_are_counted_and_seen_also_where_work_is_left_behind() {
+    if skipped("kernels_are_counted_and_seen_also_where_work_is_left_behind") {
+        return;
+    }
+    for (mode, kernels, seen) in [("forks_again", 20, false), ("exit_with_kernels", 20, true), ("reset_in_capture", 8, true)] {
+        // In a folder of its own.
+        let g = gpu_with("rough", mode, "proc", Mode::Full, &[("MEMSHIM_GPU_TIMING", "events")]);
+        assert_eq!(launched(&g), kernels, "{mode}");
+        // The last stream that ran any has been looked at: 20 ms of work under way when the process ended, 40 in the second context.
+        let streams = g.at("/streams").as_array().expect("a list").iter().filter(|s| s["kernels"].as_u64() > Some(0));
+        let last = streams.max_by(|a, b| a["from_s"].as_f64().partial_cmp(&b["from_s"].as_f64()).expect("times")).expect("a stream");
+        assert!(!seen || last["busy_s"].as_f64() > Some(0.01), "{mode}: {last}");
+    }
+}
+
+#[test]
+fn streams_and_contexts_may_come_and_go_and_copies_by_the_million() {
+    if skipped("streams_and_contexts_may_come_and_go_and_copies_by_the_million") {
+        return;
+    }
+    let g = gpu_with("rough", "comings_and_goings", "proc", Mode::Fast, &[]);
+    assert_eq!((launched(&g), g.number("/streams_total")), (3000, 3000 + 301));
+    let t = g.at("/transfers/0");
+    assert_eq!((&t["count"], &t["timed_count"], g.number("/untimed")), (&json!(15_000), &json!(15_000), 0));
+    let g = gpu_with("rough", "million", "proc", Mode::Fast, &[]);
+    let t = g.at("/transfers/0");
+    let timed = t["timed_count"].as_u64().expect("a number");
+    assert_eq!((&t["count"], &t["bytes"], timed + g.number("/untimed")), (&json!(1_000_000), &json!(16_000_000), 1_000_000));
 }

@@ -189,6 +189,7 @@ pub mod kind {
     pub const CONTEXT: u8 = 9;
     pub const MAP: u8 = 10;
     pub const WORK: u8 = 11;
+    pub const SPELL: u8 = 12;
 }
 
 const fn row(name: &'static str, words: usize) -> Kind {
@@ -196,7 +197,7 @@ const fn row(name: &'static str, words: usize) -> Kind {
 }
 
 /// All kinds; what their words are stands in `docs/trace-format.md`.
-pub const KINDS: [Kind; 12] = [
+pub const KINDS: [Kind; 13] = [
     row("alloc", 3),
     row("free", 2),
     row("copy", 5),
@@ -209,6 +210,7 @@ pub const KINDS: [Kind; 12] = [
     row("context", 1),
     row("map", 3),
     row("work", 5),
+    row("spell", 4),
 ];
 
 /// Classes of memory (flags of ALLOC and FREE).
@@ -348,6 +350,8 @@ pub mod state {
     pub const DROPPED: u64 = 4;
     /// CUPTI tells of work from here on (1) or up to here (0); then its version.
     pub const CUPTI: u64 = 5;
+    /// CuPy's pool, as it says when it is asked: bytes in arrays, and in blocks from the driver.
+    pub const CUPY: u64 = 6;
 }
 
 /// What a CONTEXT row says (its flags).

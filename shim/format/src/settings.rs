@@ -63,6 +63,7 @@ keys! {
     Stacks "stacks" "MEMSHIM_STACKS" false;
     PythonAlloc "python_alloc" "MEMSHIM_PYTHON_ALLOC" false;
     GpuTiming "gpu_timing" "MEMSHIM_GPU_TIMING" false;
+    Cupy "cupy" "MEMSHIM_CUPY" false;
     PhasePy "phase_py" "MEMSHIM_PHASE_PY" false;
     PhaseSym "phase_sym" "MEMSHIM_PHASE_SYM" false;
     PhaseOn "phase_on" "MEMSHIM_PHASE_ON" true;

@@ -235,7 +235,8 @@ pub fn ended(hot: *mut Hot, place: Place, ticket: u64) {
         row(hot, place, context::END, h, ticket);
         // SAFETY: this thread's hot.
         unsafe { super::ranges::remove_context(hot, place.context) };
-        timing::context_ended(place.slot);
+        timing::context_ended(hot, place.slot);
+        super::graphs::context_ended(place.slot);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Graphs: captures, instantiations, updates, launches. What a graph copies is told by the copies that were captured into it.
 
 use super::call::{Call, ticket};
+use super::contexts::MOST as CONTEXTS_MOST;
 use super::libcuda::own;
 use super::memory::{int_of, word_of};
 use super::timing::{self, Told};
@@ -11,6 +12,9 @@ use memshim_format::gpu::{copy, graph, kind};
 
 /// Captures that are open in the process.
 static OPEN: AtomicI32 = AtomicI32::new(0);
+
+/// Of these, those that each context has: they end with it.
+static OPEN_IN: [AtomicI32; CONTEXTS_MOST] = [const { AtomicI32::new(0) }; CONTEXTS_MOST];
 
 /// Whether any graph is being captured.
 pub fn is_capturing() -> bool {
@@ -54,18 +58,38 @@ pub unsafe fn capture_begin(c: &Call, into: u64) -> i32 {
     // From here on no stream is looked at: to ask a capturing one would spoil the capture.
     OPEN.fetch_add(1, SeqCst);
     super::reaper::wait_for_sampler();
+    let open_here = OPEN_IN.get(c.place().slot);
     // SAFETY: as called.
     let r = unsafe { c.make() };
     if r != 0 {
-        capture_closed();
+        close(1);
+    } else if let Some(here) = open_here {
+        here.fetch_add(1, Relaxed);
     }
     leave(c, r, graph::CAPTURE_BEGIN, ticket(), [c.stream(0), into, 0, 0]);
     r
 }
 
-fn capture_closed() {
-    if OPEN.fetch_sub(1, SeqCst) <= 0 {
+fn close(n: i32) {
+    if OPEN.fetch_sub(n, SeqCst) < n {
         OPEN.store(0, SeqCst);
+    }
+}
+
+/// One is, of the context of a call.
+fn capture_closed(slot: usize) {
+    close(1);
+    if let Some(here) = OPEN_IN.get(slot)
+        && here.fetch_sub(1, Relaxed) < 1
+    {
+        here.store(0, Relaxed);
+    }
+}
+
+/// A context is gone, with all that was being captured in it.
+pub fn context_ended(slot: usize) {
+    if let Some(here) = OPEN_IN.get(slot) {
+        close(here.swap(0, Relaxed));
     }
 }
 
@@ -78,7 +102,7 @@ pub unsafe fn capture_end(c: &Call) -> i32 {
     let r = unsafe { c.make() };
     // Some failures end a capture, others leave it open.
     if matches!(before, Capture::Yes(_)) && capture_of(stream) == Capture::No {
-        capture_closed();
+        capture_closed(c.place().slot);
     }
     let id = if let Capture::Yes(id) = before { id } else { 0 };
     leave(c, r, graph::CAPTURE_END, ticket(), [c.out(1, r), id, stream, 0]);
@@ -86,9 +110,9 @@ pub unsafe fn capture_end(c: &Call) -> i32 {
 }
 
 /// A stream is destroyed, perhaps in the middle of a capture.
-pub fn stream_ends(stream: u64) {
+pub fn stream_ends(stream: u64, slot: usize) {
     if is_capturing() && matches!(capture_of(stream), Capture::Yes(_)) {
-        capture_closed();
+        capture_closed(slot);
     }
 }
 
@@ -225,4 +249,5 @@ pub unsafe fn launch(c: &Call) -> i32 {
 /// A forked child has no captures.
 pub fn forget() {
     OPEN.store(0, Relaxed);
+    OPEN_IN.iter().for_each(|n| n.store(0, Relaxed));
 }

@@ -3,7 +3,7 @@
 use super::call::{Call, ticket};
 use super::cupti::expect::{self, Owner};
 use super::graphs::{self, Capture};
-use super::{cupti, memory, reaper, streams};
+use super::{cupti, cupy, memory, reaper, streams};
 use core::sync::atomic::Ordering::*;
 use memshim_format::gpu::{kind, stream};
 
@@ -25,6 +25,7 @@ pub unsafe fn launch(c: &Call, handle: u64) -> i32 {
     if captured {
         return r;
     }
+    cupy::called(c.t, false);
     if let Some(s) = streams::slot(c.hot, handle, place.unwrap_or_else(|| c.place())) {
         s.kernels.fetch_add(1, Relaxed);
         if !heard {

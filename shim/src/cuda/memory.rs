@@ -5,7 +5,7 @@
 use super::call::{Call, ticket};
 use super::contexts::{self, Place};
 use super::shape::Form;
-use super::{cupti, graphs, ranges, state, streams, timing};
+use super::{cupti, cupy, graphs, ranges, state, streams, timing};
 use memshim_format::gpu::{class, kind, map};
 
 /// What an allocation amounts to.
@@ -53,6 +53,7 @@ pub unsafe fn alloc(c: &Call, form: Form) -> i32 {
         state::pools_are_used(c.hot, place, if form == Form::FromPool { got.from } else { 0 });
     }
     state::look(c.hot, here, c.t);
+    cupy::called(c.t, true);
     r
 }
 

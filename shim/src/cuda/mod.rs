@@ -10,6 +10,7 @@
 mod call;
 mod contexts;
 mod cupti;
+mod cupy;
 mod frameworks;
 mod graphs;
 mod kernels;
@@ -30,6 +31,7 @@ mod timing;
 mod transfers;
 
 pub use cupti::thread_made;
+pub use cupy::{NOT_ASKED, was_refused};
 pub use reaper::{after_fork, before_fork};
 
 /// Private memory taken for GPUs, in bytes.
@@ -52,7 +54,7 @@ pub fn tell() {
     reaper::hurry();
     let hot = ready();
     if !hot.is_null() {
-        streams::tell_all(hot);
+        streams::end_all(hot);
         timing::tell_untimed(hot);
     }
 }
@@ -73,4 +75,5 @@ pub fn forget() {
     frameworks::forget();
     timing::forget();
     cupti::forget();
+    cupy::forget();
 }

@@ -33,6 +33,8 @@ const NONE: Clock = Clock { free: 0, head: 0, tail: 0, anchor: 0, anchor_at: 0, 
 
 static mut MEMORY: *mut Pair = core::ptr::null_mut();
 static mut USED: u32 = 0;
+/// Pairs whose events went with their contexts: the first, as number + 1.
+static mut SPARE: u32 = 0;
 static mut CLOCKS: [Clock; CONTEXTS_MOST] = [NONE; CONTEXTS_MOST];
 /// A pair by its number.
 ///
@@ -66,6 +68,11 @@ pub unsafe fn take(slot: usize) -> Option<u32> {
         if c.free != 0 {
             let i = c.free - 1;
             c.free = pair(i).next;
+            return Some(i);
+        }
+        if SPARE != 0 {
+            let i = SPARE - 1;
+            SPARE = pair(i).next;
             return Some(i);
         }
         if MEMORY.is_null() {
@@ -136,23 +143,34 @@ pub unsafe fn put_back(slot: usize, waiting: &[u32]) {
     }
 }
 
-/// A context is gone with its events: how many pairs were in flight. (Their places are lost with them; contexts do not come and go by
-/// the thousand.)
+/// A context is gone with its events: how many pairs were in flight. Others may use their places.
 ///
 /// # Safety
-/// Nobody times in it any more.
+/// Nobody times in it any more; the lock is held.
 pub unsafe fn drop_all(slot: usize) -> u32 {
     // SAFETY: the caller's promise.
     unsafe {
         let Some(c) = clock_of(slot) else { return 0 };
-        let mut left = 0;
-        let mut i = c.head;
-        while i != 0 {
-            left += 1;
-            i = pair(i - 1).next;
-        }
+        let lists = [c.head, c.free];
         *c = NONE;
-        left
+        lists.map(|first| spare_all(first))[0]
+    }
+}
+
+/// Takes the events off a list's pairs and gives these to whoever needs some: how many.
+unsafe fn spare_all(first: u32) -> u32 {
+    // SAFETY: as `drop_all`.
+    unsafe {
+        let (mut n, mut at) = (0, first);
+        while at != 0 {
+            let i = at - 1;
+            let p = pair(i);
+            at = p.next;
+            *p = Pair { begins: 0, ends: 0, ticket: 0, next: SPARE };
+            SPARE = i + 1;
+            n += 1;
+        }
+        n
     }
 }
 
@@ -161,6 +179,7 @@ pub fn forget() {
     // SAFETY: one thread.
     unsafe {
         USED = 0;
+        SPARE = 0;
         CLOCKS = [NONE; CONTEXTS_MOST];
     }
 }

@@ -35,8 +35,7 @@ const PAUSE_NS: u64 = 1_000_000;
 const MANY: u32 = 1024;
 /// Streams that one look asks: so many at a thousand a second.
 const STREAMS_A_LOOK: usize = 64;
-/// What lies further back is not told by a look.
-const STALE_NS: u64 = 100_000_000;
+const NOT_READY: i32 = 600;
 /// Asleep it looks this often whether the program's threads are all gone.
 const IDLE_NS: u64 = 200_000_000;
 
@@ -139,10 +138,14 @@ unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
         let bell = BELL.load(SeqCst);
         ASLEEP.store(1, SeqCst);
         // Whoever gives work first gives it and then looks whether we sleep; we the other way round.
-        if timing::pending() == 0 && !(looks_at_streams() && streams::any_awake()) {
+        if timing::pending() == 0 && !streams::any_awake() {
             let pause = if cupti::is_on() { cupti::interval() } else { IDLE_NS };
             if !cupti::is_asked() {
                 sys::futex_wait(&BELL, bell, pause);
+                // Looks at once would find the work that has just begun, however short: the first comes at any time of the first pause.
+                if streams::any_awake() && !cupti::is_asked() {
+                    sys::pause(at_random(PAUSE_NS));
+                }
             }
         } else {
             sys::pause(PAUSE_NS);
@@ -155,6 +158,11 @@ unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
     }
     STATE.store(2, Release);
     core::ptr::null_mut()
+}
+
+/// Any number below `most`.
+fn at_random(most: u64) -> u64 {
+    (sys::now().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % most
 }
 
 /// Whether only our own threads are left: then the process must be able to end.
@@ -171,11 +179,6 @@ fn program_is_gone() -> bool {
     gone
 }
 
-/// Whether busy streams are known by looking: CUPTI knows better.
-fn looks_at_streams() -> bool {
-    !cupti::is_on()
-}
-
 /// One look at everything. Whether there is more to look at soon.
 fn pass(hot: *mut Hot, relaxed: &mut bool) -> bool {
     let mut work = false;
@@ -185,27 +188,18 @@ fn pass(hot: *mut Hot, relaxed: &mut bool) -> bool {
             continue;
         }
         let timed = timing::has_pending(hot, slot);
-        let busy = looks_at_streams() && streams::awake_in(slot).next().is_some();
-        if !timed && !busy {
-            continue;
-        }
-        timing::REAPING.store(slot as u32 + 1, SeqCst);
-        if FORKS.load(SeqCst) != 0 {
-            work = true; // in a moment
-        } else if !is_ending() && !timing::is_dying(hot, slot) {
-            if enter(handle, relaxed) {
+        let busy = streams::awake_in(slot).next().is_some();
+        if timed || busy {
+            work |= in_context(hot, slot, handle, relaxed, || {
                 if timed {
                     timing::refresh_anchor(hot, slot);
                     timing::reap(hot, slot);
                 }
                 if busy {
-                    look_at_streams(slot);
+                    look_at_streams(slot, |s, busy, now| s.looked(hot, busy, now));
                 }
-                work = true;
-            }
-            leave();
+            });
         }
-        timing::REAPING.store(0, SeqCst);
     }
     let now = sys::now();
     // SAFETY: settings are read-only.
@@ -215,6 +209,34 @@ fn pass(hot: *mut Hot, relaxed: &mut bool) -> bool {
         timing::tell_untimed(hot);
     }
     work
+}
+
+/// Runs `f` in a context, unless that is about to end. Whether there may be more to do in it.
+fn in_context(hot: *mut Hot, slot: usize, handle: u64, relaxed: &mut bool, f: impl FnOnce()) -> bool {
+    let mut work = false;
+    timing::REAPING.store(slot as u32 + 1, SeqCst);
+    if FORKS.load(SeqCst) != 0 {
+        work = true; // in a moment
+    } else if !is_ending() && !timing::is_dying(hot, slot) {
+        if enter(handle, relaxed) {
+            f();
+            work = true;
+        }
+        leave();
+    }
+    timing::REAPING.store(0, SeqCst);
+    work
+}
+
+/// The last look at what CUPTI, which is there from now on, does not tell of.
+pub fn look_before_cupti(hot: *mut Hot) {
+    for (slot, context) in CONTEXTS.iter().enumerate() {
+        let handle = context.handle.load(Acquire);
+        if handle != 0 && streams::awake_in(slot).next().is_some() {
+            let look = || look_at_streams(slot, |s, busy, now| s.looked_before_cupti(hot, busy, now));
+            in_context(hot, slot, handle, &mut false, look);
+        }
+    }
 }
 
 fn enter(handle: u64, relaxed: &mut bool) -> bool {
@@ -240,7 +262,7 @@ fn leave() {
 }
 
 /// Streams that can have work are asked whether they have any.
-fn look_at_streams(slot: usize) {
+fn look_at_streams(slot: usize, looked: impl Fn(&streams::Slot, bool, u64)) {
     let Some(query) = own().stream_query else { return };
     for s in streams::awake_in(slot).take(STREAMS_A_LOOK) {
         let handle = s.handle.load(Relaxed);
@@ -255,15 +277,7 @@ fn look_at_streams(slot: usize) {
             s.awake.store(0, Relaxed);
             // SAFETY: a live stream: its end waits for us.
             let r = unsafe { query(handle as usize) };
-            let now = sys::now();
-            s.looks.fetch_add(1, Relaxed);
-            if r == 600 {
-                let since = now.saturating_sub(s.seen_at.load(Relaxed));
-                s.busy.fetch_add(1, Relaxed);
-                s.busy_ns.fetch_add(since.min(STALE_NS), Relaxed);
-                s.seen_at.store(now, Relaxed);
-                s.awake.store(1, Relaxed);
-            }
+            looked(s, r == NOT_READY, sys::now());
         }
         LOOKING.store(0, SeqCst);
     }

@@ -2,7 +2,7 @@
 
 use super::call::{Call, ticket};
 use super::contexts::{CONTEXTS, Place};
-use super::{graphs, reaper};
+use super::{cupti, graphs, reaper};
 use crate::lane::{Hot, push};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -24,11 +24,18 @@ pub struct Slot {
     /// Times it was looked at, and found busy, since the last row.
     pub looks: AtomicU64,
     pub busy: AtomicU64,
-    /// Time that it was found busy, and when it was looked at last or was woken.
-    pub busy_ns: AtomicU64,
-    pub seen_at: AtomicU64,
+    /// Time that it was busy, as far as looks tell, and when it was looked at last or was woken.
+    busy_ns: AtomicU64,
+    seen_at: AtomicU64,
+    /// Since when each look has found it busy (0: the last found it idle), and how many those are.
+    spell_from: AtomicU64,
+    spell_looks: AtomicU64,
     /// It can have work: a kernel was launched since it was last found idle.
     pub awake: AtomicU32,
+    /// It had work when CUPTI came, which does not tell of that.
+    early: AtomicU32,
+    /// It was woken when CUPTI was there, which tells of that work.
+    is_told: AtomicU32,
 }
 
 const SLOTS: usize = 1024;
@@ -47,7 +54,11 @@ pub static STREAMS: [Slot; SLOTS] = [const {
         busy: AtomicU64::new(0),
         busy_ns: AtomicU64::new(0),
         seen_at: AtomicU64::new(0),
+        spell_from: AtomicU64::new(0),
+        spell_looks: AtomicU64::new(0),
         awake: AtomicU32::new(0),
+        early: AtomicU32::new(0),
+        is_told: AtomicU32::new(0),
     }
 }; SLOTS];
 const GONE: u64 = 1;
@@ -57,10 +68,99 @@ impl Slot {
     fn wake(&self) {
         if self.awake.load(Relaxed) == 0 {
             self.seen_at.store(sys::now(), Relaxed);
+            self.is_told.store(cupti::is_on() as u32, Relaxed);
             self.awake.store(1, SeqCst);
         }
     }
+
+    /// The sampler has looked, at `now`: a spell of work begins with the launch that woke the stream, and ends somewhere between the last
+    /// look that finds it busy and the one that finds it idle, in the middle for want of better. Asked under [`reaper`]'s flag.
+    pub fn looked(&self, hot: *mut Hot, busy: bool, now: u64) {
+        // CUPTI is gone, and has told until now.
+        if self.is_told.swap(0, Relaxed) != 0 {
+            if !busy {
+                return;
+            }
+            self.seen_at.store(now, Relaxed);
+        }
+        self.looks.fetch_add(1, Relaxed);
+        if !busy {
+            self.early.store(0, Relaxed);
+            return self.spell_ends(hot, now);
+        }
+        let seen = self.seen_at.load(Relaxed);
+        let since = now.saturating_sub(seen).min(STALE_NS);
+        let mut from = self.spell_from.load(Relaxed);
+        if from != 0 && (now - since > seen || now > from + SPELL_NS) {
+            self.spell_goes_on(hot, seen);
+            from = 0;
+        }
+        if from == 0 {
+            self.spell_from.store(now - since, Relaxed);
+        }
+        self.spell_looks.fetch_add(1, Relaxed);
+        self.busy.fetch_add(1, Relaxed);
+        self.busy_ns.fetch_add(since, Relaxed);
+        self.seen_at.store(now, Relaxed);
+        self.awake.store(1, Relaxed);
+    }
+
+    /// CUPTI is there, and tells of what is launched from now on. What was done by now nobody has seen.
+    pub fn looked_before_cupti(&self, hot: *mut Hot, busy: bool, now: u64) {
+        if busy {
+            self.early.store(1, Relaxed);
+            return self.looked(hot, busy, now);
+        }
+        let woken = self.seen_at.load(Relaxed);
+        self.leave_spell(hot, woken, now, 0, self.kernels.load(Relaxed));
+    }
+
+    /// Whether looks tell what nobody else does, and it can have work.
+    fn is_looked_at(&self) -> bool {
+        self.awake.load(SeqCst) == 1 && (!cupti::is_on() || self.early.load(Relaxed) == 1)
+    }
+
+    /// Found idle at `now`, or gone.
+    fn spell_ends(&self, hot: *mut Hot, now: u64) {
+        let seen = self.seen_at.load(Relaxed);
+        let gap = now.saturating_sub(seen).min(STALE_NS);
+        if self.spell_row(hot, seen + gap / 2, gap) {
+            self.busy_ns.fetch_add(gap / 2, Relaxed);
+        }
+    }
+
+    /// What is known of it until a look at `seen` is told; the rest comes.
+    fn spell_goes_on(&self, hot: *mut Hot, seen: u64) {
+        self.spell_row(hot, seen, 0);
+    }
+
+    /// Leaves the row of a spell up to `to`. Who takes its begin leaves it: a thread that ends the stream, or the sampler.
+    fn spell_row(&self, hot: *mut Hot, to: u64, gap: u64) -> bool {
+        let (from, looks) = (self.spell_from.swap(0, AcqRel), self.spell_looks.swap(0, Relaxed));
+        if from == 0 {
+            return false;
+        }
+        self.leave_spell(hot, from, to, looks, gap);
+        true
+    }
+
+    fn leave_spell(&self, hot: *mut Hot, from: u64, to: u64, looks: u64, gap: u64) {
+        let handle = self.handle.load(Relaxed) & ARG_WORD;
+        let first = start(op::GPU + kind::SPELL, gpu::NO_CALL, ticket());
+        // SAFETY: the caller's hot.
+        unsafe { push(hot, [first, from, self.head(), handle, to.saturating_sub(from) & ARG_WORD, looks, gap]) };
+    }
+
+    /// The head of its rows.
+    fn head(&self) -> u64 {
+        gpu::head(0, self.device.load(Relaxed) as u64, self.number.load(Relaxed) as u64, self.tid.load(Relaxed) as u64)
+    }
 }
+
+/// What lies further back is not told by a look.
+const STALE_NS: u64 = 100_000_000;
+/// A spell that goes on is told of so often.
+const SPELL_NS: u64 = 100_000_000;
 
 /// This thread's id.
 fn tid(hot: *mut Hot) -> u32 {
@@ -82,14 +182,21 @@ fn key(hot: *mut Hot, handle: u64, place: Place) -> u64 {
 pub fn slot(hot: *mut Hot, handle: u64, place: Place) -> Option<&'static Slot> {
     let k = key(hot, handle, place);
     let home = (k >> 40) as usize;
-    for i in 0..64 {
-        let s = STREAMS.get((home + i) % SLOTS)?;
+    let places = || (home..home + 64).filter_map(|i| STREAMS.get(i % SLOTS));
+    for s in places() {
         let seen = s.key.load(Acquire);
         if seen == k {
             s.wake();
             return Some(s);
         }
-        if seen == 0 && s.key.compare_exchange(0, k, AcqRel, Relaxed).is_ok() {
+        if seen == 0 {
+            break;
+        }
+    }
+    // Those of streams that are gone are used again. Two threads that come here at once with one stream leave it two: both are counted and forgotten.
+    for s in places() {
+        let seen = s.key.load(Acquire);
+        if seen <= GONE && s.key.compare_exchange(seen, k, AcqRel, Relaxed).is_ok() {
             s.handle.store(handle, Relaxed);
             s.device.store(place.device as u32, Relaxed);
             s.number.store(place.context as u32, Relaxed);
@@ -104,14 +211,12 @@ pub fn slot(hot: *mut Hot, handle: u64, place: Place) -> Option<&'static Slot> {
 
 /// Streams for the sampler: those of a context that can have work.
 pub fn awake_in(context: usize) -> impl Iterator<Item = &'static Slot> {
-    STREAMS
-        .iter()
-        .filter(move |s| s.key.load(Acquire) > GONE && s.context.load(Acquire) == context as u32 + 1 && s.awake.load(Relaxed) == 1)
+    STREAMS.iter().filter(move |s| s.key.load(Acquire) > GONE && s.context.load(Acquire) == context as u32 + 1 && s.is_looked_at())
 }
 
 /// Whether any stream can have work.
 pub fn any_awake() -> bool {
-    STREAMS.iter().any(|s| s.key.load(Acquire) > GONE && s.awake.load(SeqCst) == 1)
+    STREAMS.iter().any(|s| s.key.load(Acquire) > GONE && s.is_looked_at())
 }
 
 /// Leaves a row of what was counted since the last, if anything.
@@ -120,10 +225,11 @@ fn tell(hot: *mut Hot, s: &Slot) {
     if looks + kernels == 0 {
         return;
     }
-    let head = gpu::head(0, s.device.load(Relaxed) as u64, s.number.load(Relaxed) as u64, s.tid.load(Relaxed) as u64);
     let handle = s.handle.load(Relaxed) & ARG_WORD;
     // SAFETY: this thread's hot.
-    unsafe { push(hot, [start(op::GPU + kind::BUSY, gpu::NO_CALL, ticket()), sys::now(), head, handle, looks, busy, kernels, busy_ns]) };
+    unsafe {
+        push(hot, [start(op::GPU + kind::BUSY, gpu::NO_CALL, ticket()), sys::now(), s.head(), handle, looks, busy, kernels, busy_ns])
+    };
 }
 
 /// Leaves rows of all.
@@ -133,10 +239,22 @@ pub fn tell_all(hot: *mut Hot) {
     }
 }
 
+/// The process ends: the same, and spells end.
+pub fn end_all(hot: *mut Hot) {
+    for s in STREAMS.iter().filter(|s| s.key.load(Acquire) > GONE) {
+        s.spell_ends(hot, sys::now());
+        tell(hot, s);
+    }
+}
+
 fn forget_slot(hot: *mut Hot, s: &Slot) {
     s.context.store(0, SeqCst);
     reaper::wait_for_sampler();
+    s.spell_ends(hot, sys::now());
     tell(hot, s);
+    for flag in [&s.awake, &s.early, &s.is_told] {
+        flag.store(0, Relaxed);
+    }
     s.key.store(GONE, Release);
 }
 
@@ -155,11 +273,9 @@ pub unsafe fn create(c: &Call) -> i32 {
 pub unsafe fn destroy(c: &Call) -> i32 {
     let place = c.place();
     let handle = c.word(0) as u64;
-    graphs::stream_ends(handle);
+    graphs::stream_ends(handle, place.slot);
     let k = key(c.hot, handle, place);
-    if handle > 2
-        && let Some(s) = STREAMS.iter().find(|s| s.key.load(Acquire) == k)
-    {
+    for s in STREAMS.iter().filter(|s| handle > 2 && s.key.load(Acquire) == k) {
         forget_slot(c.hot, s);
     }
     let tk = ticket();
@@ -196,8 +312,10 @@ pub fn forget() {
     for s in &STREAMS {
         s.key.store(0, Relaxed);
         s.context.store(0, Relaxed);
-        for n in [&s.kernels, &s.looks, &s.busy, &s.busy_ns] {
+        for n in [&s.kernels, &s.looks, &s.busy, &s.busy_ns, &s.spell_from, &s.spell_looks] {
             n.store(0, Relaxed);
         }
+        s.early.store(0, Relaxed);
+        s.is_told.store(0, Relaxed);
     }
 }

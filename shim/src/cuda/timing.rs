@@ -356,10 +356,10 @@ pub fn context_goes_on(slot: usize) {
 }
 
 /// It has ended, with its events: pairs still in flight stay without a time.
-pub fn context_ended(slot: usize) {
-    // SAFETY: the context is gone.
-    let left = unsafe { pairs::drop_all(slot) };
-    PENDING.fetch_sub(left, Release);
+pub fn context_ended(hot: *mut Hot, slot: usize) {
+    // SAFETY: the context is gone; under the lock.
+    let left = unsafe { lock::with(hot, || pairs::drop_all(slot)) };
+    PENDING.fetch_sub(left.unwrap_or(0), Release);
 }
 
 /// Leaves a row of what could not be timed since the last, if anything.

@@ -8,7 +8,7 @@ use super::libcuda::own;
 use super::memory::{int_of, word_of};
 use super::shape::Way;
 use super::timing::{self, Told};
-use super::{ranges, state};
+use super::{cupy, ranges, state};
 use crate::sys;
 use memshim_format::gpu::{NO_DEVICE, class, copy, direction, graph, kind, memory};
 
@@ -125,6 +125,7 @@ unsafe fn perform(c: &Call, place: Place, stream: u64, flags: u64, copies: &[Cop
     }
     if captured == 0 {
         state::look(c.hot, place, end);
+        cupy::called(end, false);
     }
     r
 }

@@ -1,6 +1,7 @@
 //! Ends: of the process, and of the image that an exec replaces.
 
 use super::{ALIVE, PHASE, enter, resolved};
+use crate::cuda;
 use crate::lane;
 use crate::python_alloc;
 use crate::sink::{self, SINK};
@@ -20,6 +21,9 @@ pub(super) unsafe extern "C" fn exits(code: c_int, _: *mut c_void) {
 fn look_at_python() {
     if is_us() && python_alloc::were_replaced() {
         alone(|| lines::note(&[python_alloc::REPLACED]));
+    }
+    if is_us() && cuda::was_refused() {
+        alone(|| lines::note(&[cuda::NOT_ASKED]));
     }
 }
 

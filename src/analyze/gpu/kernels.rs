@@ -1,7 +1,7 @@
 //! What CUPTI told: kernels by name, how busy each device was, nodes of graphs.
 
 use crate::analyze::report::{GpuBusy, GpuCupti, GpuKernel, GpuKernels, GpuNode, KERNELS_SHOWN, NODES_SHOWN};
-use crate::model::gpu::{GpuEnd, graphs};
+use crate::model::gpu::{GpuEnd, graphs, streams};
 use crate::model::units::Nanos;
 use crate::symbols::demangled;
 use memshim_format::gpu::{direction, work};
@@ -10,6 +10,7 @@ use memshim_format::gpu::{direction, work};
 pub fn cupti(g: &GpuEnd, start: Nanos) -> Option<GpuCupti> {
     let w = &g.work;
     let (from, _) = w.spans.first()?;
+    let looked_at = || g.streams.all.iter().filter(|s| s.looks > 0);
     Some(GpuCupti {
         version: w.version,
         library: g.cupti.clone(),
@@ -20,6 +21,10 @@ pub fn cupti(g: &GpuEnd, start: Nanos) -> Option<GpuCupti> {
         dropped_records: w.dropped,
         untimed_records: w.untimed,
         torn_buffers: w.torn,
+        untold_kernels: g.streams.all.iter().fold(0, |sum: u64, s| sum.saturating_add(s.kernels.saturating_sub(s.told_launches))),
+        unseen_kernels: g.streams.all.iter().fold(0, |sum: u64, s| sum.saturating_add(s.unseen_kernels())),
+        sampled_busy_s: looked_at().map(|s| s.sampled_busy_ns as f64 / 1e9).sum(),
+        sampled_stderr_s: looked_at().map(streams::Stream::variance).sum::<f64>().sqrt() / 1e9,
     })
 }
 

@@ -25,7 +25,7 @@ pub struct Gpu {
     /// Those with the most work first, at most [`STREAMS_SHOWN`].
     pub streams: Vec<GpuStream>,
     pub streams_total: u64,
-    /// Most streams of one device at timed work at once, and for how long at least two were.
+    /// Most streams of one device busy at once, and for how long at least two were.
     pub concurrent_streams: u64,
     pub concurrent_s: f64,
     /// The host waited for a stream, an event or a context.
@@ -37,7 +37,7 @@ pub struct Gpu {
     pub advice: Vec<GpuAdvice>,
     /// Calls that the driver refused.
     pub failed: Vec<FailedCall>,
-    /// Frameworks that were loaded and have pools of their own: what these hand out of their blocks is not known.
+    /// Frameworks that were loaded and have pools of their own, where what these hand out of their blocks is not known.
     pub own_pools: Vec<String>,
     /// Frees of what this trace did not see allocated.
     pub unknown_frees: u64,
@@ -69,6 +69,13 @@ pub struct GpuCupti {
     pub untimed_records: u64,
     /// Buffers that it gave back and that could not be read.
     pub torn_buffers: u64,
+    /// Kernels that were launched and that it did not tell of: before it was there, after it was let go, or without room. Of these, on streams
+    /// that nobody could look at meanwhile either.
+    pub untold_kernels: u64,
+    pub unseen_kernels: u64,
+    /// For how long streams were busy by looking, all of them added up, while it did not tell.
+    pub sampled_busy_s: f64,
+    pub sampled_stderr_s: f64,
 }
 
 /// Kernels listed at most, and nodes of a graph.
@@ -169,10 +176,12 @@ pub struct GpuDevice {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GpuFramework {
-    /// To tensors.
+    /// To tensors or arrays.
     pub allocated_peak_bytes: Bytes,
     /// In blocks got from the driver.
     pub reserved_peak_bytes: Bytes,
+    /// Known by asking so often: between two looks both may have been more, the former up to the latter. `null`: told of at each change.
+    pub looks: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -240,21 +249,24 @@ pub struct GpuStream {
     pub from_s: f64,
     /// From when it was made, or first used, to its end or the run's.
     pub life_s: f64,
-    /// By CUPTI all that ran; else timed copies and graph launches, or what the sampler saw, whichever is more; `null` where neither was on.
+    /// When it was at work: by CUPTI, by timed copies and graph launches, by looking. `null` where none of these was on, or where only kernels
+    /// ran and nobody saw any.
     pub busy_s: Option<f64>,
     pub timed_busy_s: Option<f64>,
-    /// By looking whether it is busy, about a thousand times a second while it has kernels.
+    /// By looking whether it is busy, about a thousand times a second while it has kernels and CUPTI does not tell.
     pub sampled_busy_s: Option<f64>,
     pub sampled_stderr_s: Option<f64>,
     /// `busy_s / life_s`.
     pub utilization: Option<f64>,
     pub copies: u64,
     pub kernels: u64,
+    /// Of these, those that neither CUPTI told of nor anybody could look for: what they took is in none of the times here.
+    pub unseen_kernels: u64,
     /// By CUPTI: times of its kernels, and of its copies and memsets, added up; those of graphs too.
     pub kernel_s: Option<f64>,
     pub copy_s: Option<f64>,
     pub graph_launches: u64,
-    /// Timed work while another stream of the device was at timed work too.
+    /// Of `busy_s`, while another stream of the device was busy too.
     pub overlap_s: Option<f64>,
     /// The host waited for it.
     pub waits: u64,

@@ -65,6 +65,8 @@ pub struct Phase {
     pub steps: Option<Steps>,
     pub h2d_bytes: Option<Bytes>,
     pub d2h_bytes: Option<Bytes>,
+    /// How busy devices and streams were while it was on; `null` where no driver was called.
+    pub gpu: Option<PhaseGpu>,
     /// Of the whole process meanwhile; `null` where too many phases came too fast to look each time.
     pub cpu_s: Option<f64>,
     pub minor_faults: Option<u64>,
@@ -110,6 +112,60 @@ pub struct PhaseSite {
     pub owner: Option<usize>,
     /// Innermost first.
     pub frames: Vec<Frame>,
+}
+
+/// What devices and streams did while a phase was on, whoever gave them the work. Seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PhaseGpu {
+    /// The time in which the phase was on at least once: `wall_s`, unless several threads were in it.
+    pub covered_s: f64,
+    /// Of that, the time that CUPTI told of; `null` without it.
+    pub cupti_s: Option<f64>,
+    /// The host waited for streams, events and contexts; of two threads at once both count. How often it began to.
+    pub host_wait_s: f64,
+    pub host_waits: u64,
+    /// Empty where the device is not asked for times (`wall`, `off`).
+    pub devices: Vec<PhaseDevice>,
+    /// Those at work meanwhile, of each device at most the [`PHASE_STREAMS`] busiest of the run.
+    pub streams: Vec<PhaseStream>,
+}
+
+/// See [`PhaseGpu`].
+pub const PHASE_STREAMS: usize = 64;
+
+/// See [`PhaseGpu`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PhaseDevice {
+    /// `null` where it is not known.
+    pub index: Option<u64>,
+    /// At least one of its streams was at work.
+    pub busy_s: f64,
+    /// Where that is by looking too.
+    pub stderr_s: Option<f64>,
+    /// `busy_s / covered_s`.
+    pub utilization: Option<f64>,
+    /// It may have been busy longer: the run has kernels that nobody saw ([`super::GpuStream::unseen_kernels`]).
+    pub at_least: bool,
+    /// At least one copy or memset; kernels, graph launches, and what looks found that was no copy of that stream.
+    pub copy_s: f64,
+    pub compute_s: f64,
+    /// Both of these at once.
+    pub overlap_s: f64,
+    /// Two streams or more were at work.
+    pub concurrent_s: f64,
+}
+
+/// See [`PhaseGpu`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PhaseStream {
+    /// As in `gpu.streams`.
+    pub id: u64,
+    pub busy_s: f64,
+    /// Where that is by looking too.
+    pub stderr_s: Option<f64>,
+    pub utilization: Option<f64>,
+    /// While another stream of the device was at work too.
+    pub overlap_s: f64,
 }
 
 /// What one unit of a step's work costs.

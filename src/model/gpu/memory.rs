@@ -50,6 +50,8 @@ pub struct Device {
     pub pools: BTreeMap<u64, Pool>,
     /// PyTorch's own figures: most allocated to tensors, most reserved.
     pub torch: Option<(u64, u64)>,
+    /// CuPy's pool: most in arrays and in blocks at a look, and how many looks.
+    pub cupy: Option<(u64, u64, u64)>,
     pool_blocks: i64,
     pool_reserved: i64,
 }
@@ -215,6 +217,9 @@ impl Memory {
         } else if e.flags & 0xff == state::TORCH {
             let torch = self.device(e.device).torch.get_or_insert_default();
             *torch = (torch.0.max(a), torch.1.max(b));
+        } else if e.flags & 0xff == state::CUPY {
+            let cupy = self.device(e.device).cupy.get_or_insert_default();
+            *cupy = (cupy.0.max(a), cupy.1.max(b), cupy.2 + 1);
         } else if e.flags & 0xff == state::VRAM {
             let d = self.device(e.device);
             let used = b.saturating_sub(a);

@@ -135,13 +135,13 @@ impl Transfers {
     fn timed(&mut self, what: Waiting, start: u64, took: u64, streams: &mut Streams, graphs: &mut Graphs) {
         match what {
             Waiting::Copy(key, bytes, stream) => {
-                streams.worked(stream, start, took);
+                streams.worked(stream, start, took, Work::Copy);
                 if let Some(g) = self.groups.get_mut(&key) {
                     g.timed(bytes, took);
                 }
             }
             Waiting::Launch(graph, stream) => {
-                streams.worked(stream, start, took);
+                streams.worked(stream, start, took, Work::Graph);
                 graphs.timed(graph, took);
             }
         }

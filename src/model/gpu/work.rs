@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use memshim_format::gpu::work;
 
 use super::graphs::Graphs;
-use super::streams::{Intervals, Streams, in_both};
+use super::intervals::{in_both, length};
+use super::streams::{Intervals, Streams};
 use super::transfers::{Key, Transfers};
 use crate::trace::gpurow::Event;
 
@@ -161,8 +162,9 @@ impl Work {
             }
             None => self.streams.get(&key).copied(),
         };
-        if let Some(at) = known {
-            streams.told(at, start, ns, is_kernel);
+        match known {
+            Some(at) => streams.told(at, start, ns, is_kernel, is_kernel && e.flags & work::NODE == 0),
+            None => streams.told_of_device(e.device, start, ns, is_kernel),
         }
     }
 
@@ -175,8 +177,7 @@ impl Work {
         for d in self.devices.values_mut() {
             let (kernels, kernels_beyond) = d.kernels.take();
             let (copies, copies_beyond) = d.copies.take();
-            let length = |all: &[(u64, u64)]| all.iter().map(|(from, to)| to - from).sum::<u64>();
-            d.both_ns = in_both(&kernels, &copies);
+            d.both_ns = length(&in_both(&kernels, &copies));
             d.kernel_ns = length(&kernels).saturating_add(kernels_beyond);
             d.copy_ns = length(&copies).saturating_add(copies_beyond);
             d.busy_ns = d.kernel_ns.saturating_add(d.copy_ns).saturating_sub(d.both_ns);

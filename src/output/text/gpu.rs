@@ -1,11 +1,15 @@
 //! GPUs of one run: memory by device, transfers, streams, graphs.
 
-use super::Page;
-use crate::analyze::report::{Gpu, GpuDevice, Run};
+use super::{Page, phases as all_phases};
+use crate::analyze::phases::is_of_process;
+use crate::analyze::report::{Gpu, GpuDevice, Phase, PhaseDevice, Run};
 use crate::output::table::Table;
 use crate::output::units::{count, iec, iec_signed, percent, seconds};
 
 const STREAMS_SHOWN: usize = 5;
+const PHASES_SHOWN: usize = 6;
+/// Of a phase's name.
+const PHASE_WIDTH: usize = 30;
 const KERNELS_SHOWN: usize = 5;
 /// Of a kernel's name.
 const NAME_SHOWN: usize = 60;
@@ -18,6 +22,7 @@ pub fn all(page: &mut Page, run: &Run) {
     page.block("", devices(g));
     transfers(page, g);
     streams(page, g);
+    phases(page, run);
     kernels(page, g);
     graphs(page, g);
     trouble(page, g);
@@ -62,7 +67,9 @@ fn devices(g: &Gpu) -> Vec<String> {
     let mut lines = t.lines();
     for (d, name, f) in g.devices.iter().flat_map(|d| d.framework.iter().map(move |(name, f)| (d, name, f))) {
         let (used, kept) = (iec(f.allocated_peak_bytes.0), iec(f.reserved_peak_bytes.0));
-        lines.push(format!("{name} on device {}: peak {used} in tensors, {kept} in its blocks", name_of_index(d)));
+        let what = if name == "torch" { "tensors" } else { "arrays" };
+        let looks = f.looks.map_or(String::new(), |n| format!(" at {} looks (more between them is not seen)", count(n)));
+        lines.push(format!("{name} on device {}: peak {used} in {what}{looks}, {kept} in its blocks", name_of_index(d)));
     }
     if !g.own_pools.is_empty() {
         lines.push(format!("{} has a pool of its own: what it hands out of its blocks is not known", g.own_pools.join(", ")));
@@ -116,12 +123,12 @@ fn streams(page: &mut Page, g: &Gpu) {
     let mut t = Table::new();
     t.row(["streams", "device", "busy", "of its life", "copies", "kernels", "graphs", "with another", "host waited"]);
     for s in shown {
-        let error = s.sampled_stderr_s.filter(|_| s.busy_s == s.sampled_busy_s).map(|e| format!(" ± {}", seconds(e))).unwrap_or_default();
+        let more = at_least(s.unseen_kernels > 0);
         t.row([
             format!("{} {}", s.id, s.kind),
             s.device.map_or("–".into(), |d| d.to_string()),
-            s.busy_s.map_or("not known".into(), |b| seconds(b) + &error),
-            s.utilization.map_or("–".into(), |u| percent(u, 1.0)),
+            s.busy_s.map_or("not known".into(), |b| format!("{more}{}{}", seconds(b), give_or_take(s.sampled_stderr_s))),
+            s.utilization.map_or("–".into(), |u| more.clone() + &percent(u, 1.0)),
             count(s.copies),
             count(s.kernels),
             count(s.graph_launches),
@@ -135,7 +142,57 @@ fn streams(page: &mut Page, g: &Gpu) {
         lines.push(format!("and {} more (all in --json)", count(rest)));
     }
     if g.concurrent_streams > 1 {
-        lines.push(format!("at most {} streams at timed work at once; two or more for {}", g.concurrent_streams, seconds(g.concurrent_s)));
+        lines.push(format!("at most {} streams busy at once; two or more for {}", g.concurrent_streams, seconds(g.concurrent_s)));
+    }
+    page.block("", lines);
+}
+
+/// A device's share of a phase: `62 %`, `≥ 62 %` where there was work that nobody saw.
+pub fn share(d: &PhaseDevice) -> Option<String> {
+    d.utilization.map(|u| at_least(d.at_least) + &percent(u, 1.0))
+}
+
+fn at_least(is_more: bool) -> String {
+    if is_more { "≥ ".into() } else { String::new() }
+}
+
+/// ` ± 3 ms`, where it is worth a word.
+fn give_or_take(error: Option<f64>) -> String {
+    error.filter(|e| *e >= 0.5e-6).map(|e| format!(" ± {}", seconds(e))).unwrap_or_default()
+}
+
+/// The phases with the most work on devices.
+fn phases(page: &mut Page, run: &Run) {
+    let busy = |p: &Phase| all_phases::busiest(p).map_or(0.0, |d| d.busy_s);
+    let mut all: Vec<&Phase> = run.phases.iter().filter(|p| !is_of_process(p) && busy(p) > 0.0).collect();
+    all.sort_by(|a, b| busy(b).total_cmp(&busy(a)));
+    let rest = all.len().saturating_sub(PHASES_SHOWN);
+    all.truncate(PHASES_SHOWN);
+    all.sort_by(|a, b| a.begin_s.total_cmp(&b.begin_s));
+    if all.is_empty() {
+        return;
+    }
+    let mut t = Table::new();
+    t.row(["in phases", "device", "busy", "of its time", "copies", "other work", "both at once", "host waited"]);
+    for (p, name) in all.iter().zip(all_phases::names::shown(&all, PHASE_WIDTH)) {
+        let Some(g) = &p.gpu else { continue };
+        for (i, d) in g.devices.iter().filter(|d| d.busy_s > 0.0).enumerate() {
+            let first = |text: String| if i == 0 { text } else { String::new() };
+            t.row([
+                first(name.clone()),
+                d.index.map_or("?".into(), |i| i.to_string()),
+                at_least(d.at_least) + &seconds(d.busy_s) + &give_or_take(d.stderr_s),
+                share(d).unwrap_or("–".into()),
+                seconds(d.copy_s),
+                seconds(d.compute_s),
+                seconds(d.overlap_s),
+                first(seconds(g.host_wait_s)),
+            ]);
+        }
+    }
+    let mut lines = t.lines();
+    if rest > 0 {
+        lines.push(format!("and {} more (all in --json)", count(rest as u64)));
     }
     page.block("", lines);
 }
@@ -143,6 +200,16 @@ fn streams(page: &mut Page, g: &Gpu) {
 fn kernels(page: &mut Page, g: &Gpu) {
     let Some(k) = &g.kernels else { return };
     let mut lines = Vec::new();
+    if let Some(c) = g.cupti.as_ref().filter(|c| c.untold_kernels > 0) {
+        let (n, busy) = (count(c.untold_kernels), seconds(c.sampled_busy_s) + &give_or_take(Some(c.sampled_stderr_s)));
+        let unseen = match c.unseen_kernels {
+            0 => String::new(),
+            n => format!("; {} of them nobody saw: their time is not known", count(n)),
+        };
+        lines.push(format!(
+            "not by CUPTI: {n} kernels, from before it was there or lost; by looking streams were busy {busy} with such{unseen}"
+        ));
+    }
     for d in &g.devices {
         let Some(w) = d.work else { continue };
         let told = g.cupti.as_ref().map_or(0.0, |c| c.told_s);

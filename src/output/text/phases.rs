@@ -1,10 +1,10 @@
 //! The phases of a run: what each needed, what it left behind, what it needed only meanwhile.
 
-mod names;
+pub(super) mod names;
 
-use super::{Page, Whose, peak_resident};
+use super::{Page, Whose, gpu, peak_resident};
 use crate::analyze::phases::is_of_process;
-use crate::analyze::report::{Phase, Run};
+use crate::analyze::report::{Phase, PhaseDevice, Run};
 use crate::analyze::views::label;
 use crate::model::units::Bytes;
 use crate::output::shell;
@@ -39,10 +39,11 @@ const FIRST: [Column; 4] = [
     ("left behind", |p| p.heap_persistent_bytes.map(iec_signed)),
 ];
 
-const MORE: [Column; 9] = [
+const MORE: [Column; 10] = [
     ("meanwhile", |p| bytes(p.heap_transient_bytes)),
     ("RSS peak", |p| bytes(p.rss_peak_bytes)),
     ("GPU peak", |p| bytes(p.gpu_peak_bytes)),
+    ("GPU busy", |p| busiest(p).and_then(gpu::share)),
     ("children", |p| bytes(p.children_peak_bytes)),
     ("H2D", |p| bytes(p.h2d_bytes)),
     ("D2H", |p| bytes(p.d2h_bytes)),
@@ -50,6 +51,11 @@ const MORE: [Column; 9] = [
     ("self", |p| (p.self_wall_s < p.wall_s * 0.99).then(|| seconds(p.self_wall_s))),
     ("pinned", |p| bytes(p.pinned_peak_bytes)),
 ];
+
+/// What the device did that was busiest meanwhile, if any was.
+pub(super) fn busiest(p: &Phase) -> Option<&PhaseDevice> {
+    p.gpu.as_ref()?.devices.iter().filter(|d| d.busy_s > 0.0).max_by(|a, b| a.busy_s.total_cmp(&b.busy_s))
+}
 
 /// How many somebody told of.
 pub fn told(run: &Run) -> usize {

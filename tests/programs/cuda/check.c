@@ -1,6 +1,7 @@
 /* For `scripts/gpu-check`: work on a real GPU whose memory, bytes, counts and times the program knows by itself. It prints them as lines
    `EXPECT what value…`; times are taken by events of its own. Data is checked. Runs on the driver of our own as well. */
 #include "driver.h"
+#include "../../../include/memshim.h"
 
 #define MIB (1ull << 20)
 static Event from, to;
@@ -168,6 +169,39 @@ static int kernels(char **args)
     return 0;
 }
 
+/* The same as a phase, with a copy on another stream meanwhile; then one in which nothing runs. */
+static int phases(char **args)
+{
+    prepare(args);
+    int64_t f = spin();
+    uint64_t cycles = 20000000;
+    void *parameters[] = {&cycles};
+    size_t n = 64 * MIB;
+    Ptr a, pinned;
+    Stream s = stream(), other = stream();
+    OKAY(cuMemAlloc_v2, &a, n);
+    OKAY(cuMemAllocHost_v2, &pinned, n);
+    memset((void *)pinned, 1, n);
+    OKAY(cuLaunchKernel, f, 1, 1, 1, 1, 1, 1, 0, s, parameters, (void *)0);
+    OKAY(cuCtxSynchronize);
+    rest_ms(50);
+    memshim_begin("work");
+    OKAY(cuEventRecord, from, s);
+    for (int i = 0; i < 20; i++)
+        OKAY(cuLaunchKernel, f, 1, 1, 1, 1, 1, 1, 0, s, parameters, (void *)0);
+    OKAY(cuEventRecord, to, s);
+    OKAY(cuMemcpyHtoDAsync_v2, a, (void *)pinned, n, other);
+    double ms = ms_between();
+    OKAY(cuStreamSynchronize, other);
+    memshim_end();
+    rest_ms(50);
+    memshim_begin("rest");
+    rest_ms(100);
+    memshim_end();
+    line("EXPECT phases 20 %.6f", ms);
+    return 0;
+}
+
 /* Nanoseconds of the host for a small asynchronous copy. */
 static int cost(char **args)
 {
@@ -191,4 +225,4 @@ static int cost(char **args)
     return 0;
 }
 
-MODES({"transfers", transfers}, {"memory", memory}, {"graphs", graphs}, {"kernels", kernels}, {"cost", cost})
+MODES({"transfers", transfers}, {"memory", memory}, {"graphs", graphs}, {"kernels", kernels}, {"phases", phases}, {"cost", cost})

@@ -2,7 +2,7 @@
 
    Every operation of a stream begins when the one before it has ended and takes its latency and its bytes by the bandwidth of its kind, so what
    a program asked for has one length in nanoseconds, whatever the machine does meanwhile. The clock moves when the host waits (a
-   synchronous copy, a synchronisation, fake_sleep), never by itself and never by a question. Result codes are the driver's. */
+   synchronous copy, a synchronisation, fake_sleep, fake_follow), never by itself and never by a question. Result codes are the driver's. */
 #pragma once
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1
@@ -58,3 +58,4 @@ API int fake_fail(const char *name, int code, int skip);
 API int fake_slow(int us);
 API int fake_sleep(int64_t ns);
 API int64_t fake_now(void);
+API int64_t fake_follow(int begin);

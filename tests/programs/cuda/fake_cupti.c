@@ -6,7 +6,8 @@
    FAKE_CUPTI_REFUSES  cuptiActivityEnable answers this code
    FAKE_CUPTI_DROPS    so many records find no room
    FAKE_CUPTI_STEPS    after the first flush somebody sets the clock so many seconds forward
-   FAKE_CUPTI_HANGS    a flush never returns */
+   FAKE_CUPTI_HANGS    a flush never returns
+   FAKE_CUPTI_LATE     it is there when the driver's clock has moved, not before */
 #include <pthread.h>
 #include <time.h>
 #include <unistd.h>
@@ -151,7 +152,11 @@ static int attach(void)
         return 0;
     driver_now = (int64_t(*)(void))dlsym(driver, "fake_now");
     driver_tap = (int (*)(const struct tap *))dlsym(driver, "fake_tap");
+    int64_t (*driver_follow)(int) = (int64_t(*)(int))dlsym(driver, "fake_follow");
+    while (getenv("FAKE_CUPTI_LATE") && driver_now && driver_now() == 0)
+        usleep(1000);
     base = wall();
+    base -= driver_follow ? driver_follow(0) : 0;
     return driver_now && driver_tap;
 }
 static void *works(void *nothing)

@@ -268,6 +268,10 @@ static void end_context(Context c)
         if (a->ctx == c)
             used[c->device] -= a->len, a->len = 0;
     for (Stream s = streams; s; s = s->next)
-        if (s->ctx == c)
+        if (s->ctx == c) {
+            struct capture *k = capture_by(s->capture);
+            if (k)
+                k->open = 0;
             s->live = 0;
+        }
 }

@@ -42,6 +42,7 @@ static int forks_again(char **args)
     CU(fake_slow, 3000);
     for (int i = 0; i < 20; i++) {
         copies(2);
+        OKAY(cuLaunchKernel, (int64_t)1000, 1, 1, 1, 1, 1, 1, 0, a, (void *)0, (void *)0);
         pid_t child = fork();
         if (!child) {
             CU(fake_slow, 0);
@@ -102,16 +103,98 @@ static int threads_leave_captures(char **args)
     return 0;
 }
 
-static int many(char **args)
+static void kernels(Stream s, int n)
 {
-    prepare(args);
+    for (int i = 0; i < n; i++)
+        OKAY(cuLaunchKernel, (int64_t)1000000, 1, 1, 1, 1, 1, 1, 0, s, (void *)0, (void *)0);
+}
+static void small_copies(int n)
+{
     R (*copy)(Ptr, const void *, size_t, Stream) = address("cuMemcpyHtoDAsync_v2");
     R (*wait)(Stream) = address("cuStreamSynchronize");
-    for (int i = 0; i < 100000; i++) {
+    for (int i = 0; i < n; i++) {
         need(!copy(dev, (void *)pinned, 16, a), "copy");
         if (i % 500 == 499)
             need(!wait(a), "wait");
     }
+}
+static int many(char **args)
+{
+    prepare(args);
+    small_copies(100000);
+    return 0;
+}
+
+/* A million copies: private memory does not grow with them. (The trace does; pages of files are none of it.) */
+static int million(char **args)
+{
+    prepare(args);
+    small_copies(100000);
+    long before = status_value("RssAnon:");
+    small_copies(900000);
+    long grown = status_value("RssAnon:") - before;
+    need(grown < 4096, "%ld KiB more after 900,000 copies", grown);
+    return 0;
+}
+
+/* Streams that come and go, each with a kernel; contexts, each with copies in flight: nothing runs out. */
+static int comings_and_goings(char **args)
+{
+    prepare(args);
+    for (int i = 0; i < 3000; i++) {
+        Stream s;
+        OKAY(cuStreamCreate, &s, 1);
+        kernels(s, 1);
+        OKAY(cuStreamSynchronize, s);
+        OKAY(cuStreamDestroy_v2, s);
+    }
+    for (int i = 0; i < 300; i++) {
+        OKAY(cuDevicePrimaryCtxReset_v2, 0);
+        context(0);
+        OKAY(cuMemAlloc_v2, &dev, (size_t)MIB);
+        OKAY(cuMemAllocHost_v2, &pinned, (size_t)MIB);
+        OKAY(cuStreamCreate, &a, 1);
+        copies(50);
+        OKAY(cuStreamSynchronize, a);
+    }
+    return 0;
+}
+
+/* The process ends while kernels run and a graph is being captured. */
+static int exit_with_kernels(char **args)
+{
+    prepare(args);
+    Stream s;
+    OKAY(cuStreamCreate, &s, 1);
+    kernels(a, 20);
+    copies(10);
+    rest_ms(20);
+    OKAY(cuStreamBeginCapture_v2, s, 2);
+    OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)MIB, s);
+    return 0;
+}
+
+/* A context goes while kernels run in it and a thread that has ended left a capture open. In the next one streams are looked at as ever. */
+static void *capturing(void *c);
+static int reset_in_capture(char **args)
+{
+    prepare(args);
+    Context c;
+    OKAY(cuCtxGetCurrent, &c);
+    pthread_t t;
+    pthread_create(&t, 0, capturing, c);
+    pthread_join(t, 0);
+    kernels(a, 5);
+    OKAY(cuDevicePrimaryCtxReset_v2, 0);
+    context(0);
+    OKAY(cuMemAlloc_v2, &dev, (size_t)MIB);
+    OKAY(cuMemAllocHost_v2, &pinned, (size_t)MIB);
+    OKAY(cuStreamCreate, &a, 1);
+    kernels(a, 3);
+    rest_ms(40);
+    OKAY(cuStreamSynchronize, a);
+    copies(5);
+    OKAY(cuStreamSynchronize, a);
     return 0;
 }
 
@@ -170,4 +253,4 @@ static int main_leaves(char **args)
 }
 
 MODES({"forks", forks}, {"forks_again", forks_again}, {"reset_in_flight", reset_in_flight}, {"exit_with_work", exit_with_work}, {"threads_leave_captures", threads_leave_captures},
-      {"many", many}, {"killed", killed}, {"cost", cost}, {"main_leaves", main_leaves})
+      {"many", many}, {"million", million}, {"comings_and_goings", comings_and_goings}, {"exit_with_kernels", exit_with_kernels}, {"reset_in_capture", reset_in_capture}, {"killed", killed}, {"cost", cost}, {"main_leaves", main_leaves})

@@ -198,6 +198,7 @@ fn begin(hot: *mut Hot) {
     match attach::attach() {
         Ok(version) => {
             end_before_cupti();
+            reaper::look_before_cupti(hot);
             say(hot, name::CUPTI, 0, library::path());
             row(hot, state::CUPTI, [1, version as u64, 0]);
             STATE.store(ON, SeqCst);

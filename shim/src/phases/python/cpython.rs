@@ -1,10 +1,9 @@
 //! The interpreter's functions that phases use, found in its object as its version names them.
 
 use super::fields::{self, Fields, INTERPRETER};
-use crate::elf::{self, Object};
+use crate::elf::{self, of_type as function};
 use crate::python::interpreter::{self, Interpreter};
 use core::ffi::{c_char, c_int, c_long, c_void};
-use core::mem::transmute_copy;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// A `PyObject*`.
@@ -95,16 +94,6 @@ fn find() -> Option<&'static Cpython> {
         let found = (*(&raw const CPYTHON)).as_ref();
         STATE.store(if found.is_some() { READY } else { NOT_USABLE }, Release);
         found
-    }
-}
-
-/// # Safety
-/// `T` is the type of the function of that name.
-unsafe fn function<T>(o: *const Object, name: &[u8]) -> Option<T> {
-    // SAFETY: a loaded object; the caller's promise.
-    unsafe {
-        let at = elf::find_in(o, name)?;
-        (size_of::<T>() == size_of_val(&at)).then(|| transmute_copy(&at))
     }
 }
 
