@@ -262,12 +262,41 @@ fn growth_is_said_only_between_looks_that_were() {
             // Of the memory that was touched nobody saw anything but the kernel.
             assert!(rss["growth_bytes"].is_null() && number("end_bytes") < 16 << 20, "{rss}");
             assert!(!screen.contains("at the end (") && screen.contains("growth "), "{screen}");
+            assert_eq!((&rss["lower_bound"], &rss["at_most_bytes"]), (&true.into(), &Value::Null), "{rss}");
+            assert_eq!(report["job"]["request_lower_bound"], true);
+            assert!(screen.contains("MiB at least") && screen.contains("it may have had more at its end"), "{screen}");
         } else {
             // Both looks lie in one span of the timeline, which keeps the higher.
             assert!(number("start_bytes") < 16 << 20, "{rss}");
             assert_eq!(number("growth_bytes"), number("end_bytes") - number("start_bytes"));
             assert!((32 << 20..40 << 20).contains(&number("growth_bytes")), "{rss}");
             assert!(screen.contains("at the start → ") && screen.contains("at the end (+3"), "{screen}");
+            assert_eq!((&rss["lower_bound"], &report["job"]["request_lower_bound"]), (&false.into(), &false.into()), "{rss}");
+            assert!(!screen.contains("at least"), "{screen}");
         }
     }
+}
+
+/// Who waits for it is told by the kernel what it had at most: that is what to ask for.
+#[test]
+fn the_peak_of_a_killed_target_is_between_what_was_seen_and_what_the_kernel_says() {
+    let test = "the_peak_of_a_killed_target_is_between_what_was_seen_and_what_the_kernel_says";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    let mut command = Command::new(support::memshim());
+    command.args(["run", "-q", "--interval", "1h", "-o"]).arg(dir.join("t.jsonl")).arg("--");
+    let ran = Session::start(command.arg(support::build("grown.c", "grown", &[])).arg("kill"), &dir).finish(Duration::from_secs(20));
+    assert_eq!(ran.status.and_then(|s| s.code()), Some(137));
+    let report: Value = serde_json::from_str(&support::analyze(&dir.join("t.jsonl")).unwrap()).unwrap();
+    let rss = &report["runs"][0]["rss"];
+    let most = rss["at_most_bytes"].as_u64().unwrap_or_else(|| panic!("{rss}"));
+    assert!((32 << 20..64 << 20).contains(&most), "{rss}");
+    let seen = ["peak_bytes", "hwm_bytes", "outside_hwm_bytes"].map(|key| rss[key].as_u64().unwrap_or(0)).into_iter().max().unwrap();
+    // It may have been looked at from outside at its very end.
+    assert_eq!(rss["lower_bound"], most > seen, "{rss}");
+    let needed = most.max(seen);
+    let ask = report["job"]["request_mem_bytes"].as_u64().unwrap();
+    assert_eq!((ask, &report["job"]["request_lower_bound"]), ((needed + needed / 10).div_ceil(1 << 20) << 20, &false.into()));
 }

@@ -71,7 +71,12 @@ fn marks_of_a_process_lie_beside_its_trace_with_their_times() {
     assert!(times.is_sorted() && times[0] > before && times[3] < after, "{before} {times:?} {after}");
     let header: Value = serde_json::from_str(std::fs::read_to_string(dir.join("t.jsonl")).unwrap().lines().next().unwrap()).unwrap();
     assert!(all.iter().all(|l| l["pid"] == header["pid"] && l["start_ticks"] == header["start_ticks"] && l["source"] == "mark"));
-    // A waiting program's own exact counts; an instant needs none.
+    // What it had resident, and a waiting program's own exact counts; an instant needs none.
+    assert!(all[1..].iter().all(|l| l["resident"]["rss"].as_u64() > Some(0) && l["resident"]["hwm"].as_u64() >= l["resident"]["rss"].as_u64()));
+    let screen = Command::new(memshim()).arg("analyze").arg(dir.join("t.jsonl")).env("LC_ALL", "C.UTF-8").output().unwrap();
+    let screen = lossy(&screen.stdout);
+    let marks = screen.lines().find(|l| l.starts_with("MARKS ")).unwrap_or_else(|| panic!("{screen}"));
+    assert!(marks.contains("1 (told by mark): `mesh loaded` at "), "{marks}");
     assert!(all[0]["seen"].is_null());
     let live: Vec<i64> = all[1..].iter().map(|l| l["seen"]["live"].as_i64().unwrap_or_else(|| panic!("{l}"))).collect();
     assert!(live[0] > 0 && live.iter().all(|l| *l == live[0]), "{live:?}");
@@ -111,6 +116,7 @@ fn what_is_wrong_is_said() {
     fails(&["0", "x"], "PID", 2);
     fails(&["1"], "NAME", 2);
     fails(&["1", ""], "needs a name", 2);
+    fails(&["1", "x"], "every process is below it", 3);
     fails(&["1", "x", "--begin", "--end"], "cannot be used with", 2);
     let target = Waiting::start(&mut preloaded("t.jsonl"), &dir);
     let pid = target.pid.to_string();

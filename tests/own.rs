@@ -78,6 +78,8 @@ fn a_live_block_takes_at_most_twenty_bytes_whatever_its_size() {
         // A small table is not worth saving at: it takes what it might for this number of blocks.
         let least = 20_000;
         assert!(own("table") <= 20 * own("table_blocks").max(least), "{population}: {}", report["runs"][0]["own"]);
+        // Each block's entry lies somewhere in it.
+        assert!((8 * own("table_blocks")..=own("table")).contains(&own("table_resident")), "{population}: {}", report["runs"][0]["own"]);
         let _ = std::fs::remove_dir_all(&dir);
     }
 }

@@ -251,8 +251,45 @@ fn who_held_the_memory_at_the_peak_of_a_phase_can_be_asked() {
             _ => assert_eq!((each["unit"].as_str(), each["median_s"].as_f64()), (Some("atom"), Some(median / 4.0))),
         }
     }
+    let screen = |unit: &str| {
+        let mut command = Command::new(support::memshim());
+        let out = command.args(["analyze", "--units", unit]).arg(dir.join("trace.jsonl")).env("LC_ALL", "C.UTF-8").output().expect("memshim");
+        (lossy(&out.stdout), lossy(&out.stderr))
+    };
+    let (text, said) = screen("4 atoms");
+    assert!(text.contains("for one") && text.contains("s/atom") && said.is_empty(), "{text}{said}");
     let (code, _, said) = ask(&["--phase", "nowhere"]);
     assert!(code == Some(2) && said.contains("there are build, part"), "{said}");
     let (code, _, said) = ask(&["--units", "0 atoms"]);
     assert!(code == Some(2) && said.contains("64 atoms"), "{said}");
+}
+
+/// Who tells of a phase looks at what is resident as the process itself does.
+#[test]
+fn a_span_has_one_resident_peak_whoever_tells_of_it() {
+    let test = "a_span_has_one_resident_peak_whoever_tells_of_it";
+    let Some(python) = support::python() else { return support::skip(test, "needs python3") };
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    // A peak of 64 MiB that is over long before the end, and no look of the process's own meanwhile.
+    let script = "import time\n\
+                  def work():\n    a = bytearray(64 << 20)\n    del a\n    time.sleep(.3)\n\
+                  print('begin work', flush=True)\ntime.sleep(.2)\nwork()\nprint('end work', flush=True)\ntime.sleep(.2)\n\
+                  b = bytearray(96 << 20)\n";
+    for mode in ["fast", "full"] {
+        let dir = support::fresh_dir(&format!("{test}/{mode}"));
+        let mut command = Command::new(support::memshim());
+        command.args(["run", "-q", "--interval", "1h", "--mode", mode, "-o"]).arg(dir.join("trace.jsonl"));
+        command.args(["--phase-on", "start:begin (\\w+)", "--phase-on", "end:end (\\w+)", "--phase-py", "__main__:work", "--"]);
+        let ran = Session::start(command.arg(python).args(["-c", script]), &dir).finish(Duration::from_secs(20));
+        assert_eq!(ran.end(), "exit 0", "{}", lossy(&ran.stderr));
+        let report = report(&dir);
+        let first = &report["runs"][0];
+        let [outside, inside] = ["work", "__main__:work"].map(|name| number(phase(first, name), "rss_peak_bytes"));
+        assert!((outside - inside).abs() < 1 << 20 && (64 << 20..96 << 20).contains(&inside), "{mode}: {outside} {inside}");
+        assert!(phase(first, "work")["rss_persistent_bytes"].is_i64(), "{}", phase(first, "work"));
+        // Who looked did not look at what was read and written.
+        assert!(phase(first, "work")["read_bytes"].is_null() && phase(first, "__main__:work")["read_bytes"].is_u64());
+    }
 }

@@ -23,6 +23,9 @@ promises! {
     children_of_clone_are_traced: "forks.c" ["clone"];
     children_of_children_free_what_they_inherited: "forks.c" ["nested"];
 
+    waits_are_told_what_they_are_told_without: "waits.c" ["all"];
+    a_thread_is_cancelled_while_it_waits: "waits.c" ["cancel"];
+
     vfork_leaves_the_parent_untouched: "execs.c" ["vfork"];
     posix_spawn_behaves_as_ever: "execs.c" ["spawn"];
     exec_from_a_thread_keeps_both_images: "execs.c" ["from-thread"].cut_short();
@@ -127,6 +130,19 @@ fn the_report_says_how_the_process_ended() {
         };
         let end = &report["runs"][0]["end"];
         assert_eq!((end["kind"].as_str(), end["signal"].as_i64()), (Some("signaled"), Some(signal)), "{how}: {end}");
+    }
+}
+
+/// Only the target itself has `memshim run` for a parent.
+#[test]
+fn a_child_that_a_signal_ended_has_it_named() {
+    for mode in [Mode::Full, Mode::Fast] {
+        let program = Program::new("a_child_that_a_signal_ended_has_it_named", "waits.c").arg("all");
+        let Some(report) = program.report(mode) else { return };
+        let runs = report["runs"].as_array().expect("runs");
+        let ends: Vec<_> = runs[1..].iter().map(|r| (r["end"]["kind"].as_str().unwrap_or(""), r["end"]["signal"].as_i64())).collect();
+        let known = [15, 9, 10, 12, 1].map(|signal| ("signaled", Some(signal)));
+        assert_eq!((&ends[..5], &ends[5..]), (&known[..], &[("killed", None)][..]));
     }
 }
 

@@ -182,6 +182,8 @@ pub fn read() {
                         if let Some(key) = Key::of_variable(name) {
                             set.add(key);
                             setting(key, value, From::Variable, &mut texts);
+                        } else if name.starts_with(OURS) && !is_of_others(name) {
+                            no_such(name);
                         }
                     }
                 }
@@ -199,6 +201,27 @@ pub fn read() {
         expand(texts.out);
         memory.give_back();
     }
+}
+
+/// What the variables of memshim begin with.
+const OURS: &[u8] = b"MEMSHIM_";
+
+/// Variables that others read: the command, scripts, tests.
+const OF_OTHERS: [&[u8]; 6] = [b"SHIM", b"PYTHON", b"CATALYST_PYTHON", b"TARGET_DIR", b"CUPTI_INCLUDE", b"BIN"];
+
+fn is_of_others(name: &[u8]) -> bool {
+    name.strip_prefix(OURS).is_some_and(|rest| rest.starts_with(b"TEST_") || OF_OTHERS.contains(&rest))
+}
+
+/// A variable that is nobody's: most likely a slip of the pen.
+fn no_such(name: &[u8]) {
+    complain(|t| {
+        t.bytes(short(name)).str(" is no setting and has no effect; settings are MEMSHIM_ and one of CONFIG");
+        for key in Key::ALL {
+            t.str(", ").bytes(key.variable().as_bytes().strip_prefix(OURS).unwrap_or(b""));
+        }
+        t.str(".");
+    });
 }
 
 impl Texts<'_> {
@@ -380,6 +403,8 @@ unsafe fn expand(pattern: &[u8]) {
         }
     }
     let mut rest = pattern;
+    // The first word that is none.
+    let mut odd = 0;
     while let Some((&ch, tail)) = rest.split_first() {
         rest = tail;
         if ch != b'%' {
@@ -409,10 +434,20 @@ unsafe fn expand(pattern: &[u8]) {
                 t.stamp(crate::sys::wall());
             }
             other => {
+                odd = if other == b'%' || odd != 0 { odd } else { other };
                 t.bytes(&[other]);
             }
         }
     }
     t.bytes(b"\0");
     c.out = out;
+    if odd != 0 {
+        complain(|t| {
+            t.str("MEMSHIM_OUT=")
+                .bytes(short(pattern))
+                .str(" is not understood; give %h, %p, %e, %j, %r, %t or %% and not %")
+                .bytes(&[odd]);
+            t.str(", which stands for ").bytes(&[odd]).str(".");
+        });
+    }
 }

@@ -2,7 +2,7 @@
 
 mod ends;
 
-pub use ends::{QUICK_CODE, before_exec, finish};
+pub use ends::{QUICK_CODE, before_exec, finish, is_in_its_parent};
 use ends::{exits, exits_somehow, quick_exits};
 
 use crate::config::{self, CONFIG, COUNT};
@@ -123,6 +123,7 @@ unsafe fn begin() {
         real::resolve();
         crate::hooks::cxx::settle();
         crate::hooks::process::settle();
+        crate::hooks::waits::settle();
         crate::cuda::settle();
         thread_stacks::settle();
         wake_allocator();
@@ -131,6 +132,7 @@ unsafe fn begin() {
             PHASE.store(3, Release);
             return;
         }
+        crate::follow::settle();
         callers::settle();
         crate::phases::python::settle();
         crate::phases::symbol::settle();

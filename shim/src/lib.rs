@@ -18,6 +18,7 @@ mod crowd;
 mod cuda;
 mod drain;
 mod elf;
+mod follow;
 mod hooks;
 mod init;
 mod kinds;

@@ -192,19 +192,39 @@ fn live_names() {
     }
 }
 
-/// CHILD records.
+/// CHILD, STARTED and ENDED records.
 pub unsafe fn child(w: u64, words: *const u64) {
-    let how = match record::arg_of(w) {
-        0 => "fork",
-        1 => "vfork",
-        2 => "spawn",
-        _ => "exec",
-    };
+    let arg = record::arg_of(w);
     // SAFETY: the record is whole.
     let t_ns = unsafe { *words.add(1) };
+    if record::op_of(w) == op::ENDED {
+        return side(|t| {
+            t.str("{\"type\":\"child\"").field("t", t_ns).str(",\"how\":\"ended\"").field("pid", record::low_of(w));
+            t.field("signal", arg).str("}\n");
+        });
+    }
+    let how = record::HOWS.get(arg as usize & 3).copied().unwrap_or("exec");
+    let mut name = [0; record::TEXT_BYTES];
+    let n = match record::op_of(w) {
+        // SAFETY: the record is whole: its op says how many words it has.
+        op::STARTED => memshim_format::gpu::text(unsafe { core::slice::from_raw_parts(words.add(2), 6) }, &mut name),
+        _ => 0,
+    };
     side(|t| {
-        t.str("{\"type\":\"child\"").field("t", t_ns).str(",\"how\":\"").str(how).str("\"").field("pid", record::low_of(w)).str("}\n");
+        t.str("{\"type\":\"child\"").field("t", t_ns).str(",\"how\":\"").str(how).str("\"").field("pid", record::low_of(w));
+        program(t, name.get(..n).unwrap_or(b""), arg & record::BARE != 0);
+        t.str("}\n");
     });
+}
+
+/// What is said of a program that is started: its name, and that it is not followed.
+fn program(t: &mut Text, name: &[u8], bare: bool) {
+    if !name.is_empty() {
+        t.str(",\"program\":").quoted(name);
+    }
+    if bare {
+        t.str(",\"preload\":false");
+    }
 }
 
 /// Map and GPU records.

@@ -53,6 +53,9 @@ const ROLLUP_FREE_NS: u64 = 2_000_000;
 static mut BUFFER: [u8; 8192] = [0; 8192];
 static mut TEXT: [u8; 2560] = [0; 2560];
 
+/// Bytes of a table of which it is asked how many lie in memory: some 10 ms.
+const ASKED_OF: u64 = 1 << 30;
+
 impl Kept {
     unsafe fn open(path: Path) -> Kept {
         // SAFETY: the caller's zero-terminated path.
@@ -460,6 +463,12 @@ pub fn own(t: &mut Text) {
             + crate::cuda::private()
             + image().data;
         t.str(",\"own\":{\"spool\":").num(SPOOL.bytes).field("private", private as u64).field("table", table);
+        // To ask takes a large table's time, at its end as well.
+        if table <= ASKED_OF
+            && let Some(resident) = TABLE.resident()
+        {
+            t.field("table_resident", resident);
+        }
         t.field("code", image().code as u64);
         t.field("table_blocks", blocks).field("lanes", LANES.load(Relaxed) as u64).str("}");
     }

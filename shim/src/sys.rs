@@ -129,6 +129,22 @@ fn clock(id: c_int) -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// Bytes of a stretch of whole pages that lie in memory; `None` where the kernel does not say.
+pub fn resident(at: *const u8, len: usize) -> Option<u64> {
+    const PAGES: usize = 2048;
+    let mut states = [0u8; PAGES];
+    let mut sum = 0;
+    for from in (0..len).step_by(PAGES * PAGE as usize) {
+        let pages = (len - from).div_ceil(PAGE as usize).min(PAGES);
+        // SAFETY: the kernel writes a byte a page, and refuses what is not mapped.
+        if unsafe { sys!(libc::SYS_mincore, at.wrapping_add(from), pages * PAGE as usize, states.as_mut_ptr()) } < 0 {
+            return None;
+        }
+        sum += states.iter().take(pages).filter(|state| **state & 1 != 0).count() as u64 * PAGE;
+    }
+    Some(sum)
+}
+
 /// Anonymous private memory, zeroed; null where there is none to be had.
 pub fn map_anon(len: usize) -> *mut u8 {
     // SAFETY: a new mapping at an address the kernel picks.

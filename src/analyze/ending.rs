@@ -24,7 +24,7 @@ pub fn ending(header: &Header, seen: &Ended, next_image: bool) -> End {
     if let Some(end) = &seen.end {
         return End { kind: EndKind::Exited, code: end.code, ..End::default() };
     }
-    if seen.exec_announced {
+    if seen.exec_announced.is_some() {
         return End { kind: EndKind::Exec, ..End::default() };
     }
     if seen.running || recover::alive(&header.host.0, header.pid_ns, header.pid, header.start_ticks) {

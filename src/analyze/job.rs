@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::report::{EndKind, GpuTransfer, JobGpu, Report, Run};
-use super::{offspring, rules};
+use super::report::{EndKind, GpuTransfer, JobGpu, NOT_RECORDED_SHOWN, NotRecorded, Report, Run};
+use super::{offspring, rules, unrecorded};
 use crate::model::units::Bytes;
 
 /// Orders the runs (parents before children), relates them to each other and fills in the job.
 pub fn complete(report: &mut Report) {
     order(&mut report.runs);
+    unrecorded::add_seen(&mut report.runs);
+    signals(&mut report.runs);
     children_peaks(&mut report.runs);
     offspring::in_phases(&mut report.runs, high);
     rules::say_once(&mut report.runs);
@@ -24,24 +26,41 @@ pub fn complete(report: &mut Report) {
 
     let first = runs.iter().map(|r| r.start_unix_s).fold(f64::INFINITY, f64::min);
     let hosts: BTreeSet<&str> = runs.iter().map(|r| r.host.as_str()).collect();
+    let mut not_recorded = unrecorded::of(runs);
     for host in hosts {
-        let (peak, at) = together(runs.iter().filter(|r| r.host == host));
+        let (peak, at) = together(runs.iter().filter(|r| r.host == host), not_recorded.iter().filter(|n| n.host == host));
         if peak > job.peak_bytes {
             (job.peak_bytes, job.peak_at_s) = (peak, Some(at - first));
         }
     }
     // Between two samples the kernel's high-water mark of each process still knows better.
-    let highest = runs.iter().map(high).max().unwrap_or_default();
+    let highest = runs.iter().map(high).chain(not_recorded.iter().filter_map(|n| n.peak_bytes)).max().unwrap_or_default();
     if highest > job.peak_bytes {
         job.peak_bytes = highest;
     }
-    let peaks: BTreeMap<i64, Bytes> = ranks.iter().map(|&rank| (rank, together(runs.iter().filter(|r| r.rank == Some(rank))).0)).collect();
+    let peaks: BTreeMap<i64, Bytes> =
+        ranks.iter().map(|&rank| (rank, together(runs.iter().filter(|r| r.rank == Some(rank)), std::iter::empty()).0)).collect();
     job.worst_rank = peaks.iter().max_by_key(|(rank, peak)| (**peak, std::cmp::Reverse(**rank))).map(|(rank, _)| *rank);
     let mean = peaks.values().map(|b| b.0 as f64).sum::<f64>() / peaks.len().max(1) as f64;
     job.imbalance = job.worst_rank.and_then(|r| peaks.get(&r)).filter(|_| mean > 0.0).map(|worst| worst.0 as f64 / mean);
     job.gpus = gpus(runs);
+    let unseen = unrecorded::unseen(&not_recorded, highest);
+    // Who was killed can have had more than anybody saw.
+    let killed = runs.iter().filter(|r| r.rss.lower_bound);
+    let needed = killed.clone().filter_map(|r| r.rss.at_most_bytes).fold(job.peak_bytes, Bytes::max);
+    job.request_mem_bytes = request(unseen.iter().fold(needed.0, |sum, b| sum.saturating_add(b.0)));
+    let unknown = not_recorded.iter().filter(|n| n.peak_bytes.is_none()).count();
+    job.request_lower_bound = unknown > unseen.len() || killed.into_iter().any(|r| r.rss.at_most_bytes.is_none());
+    job.request_lower_bound |= runs.iter().any(|r| r.end.kind == EndKind::Running);
+    job.not_recorded_total = not_recorded.len() as u64;
+    not_recorded.truncate(NOT_RECORDED_SHOWN);
+    job.not_recorded = not_recorded;
+}
+
+/// What to ask for where so much is needed: 10 % more, in whole MiB.
+fn request(needed: u64) -> Bytes {
     const MIB: u64 = 1 << 20;
-    job.request_mem_bytes = Bytes(job.peak_bytes.0.saturating_add(job.peak_bytes.0 / 10).div_ceil(MIB).saturating_mul(MIB));
+    Bytes(needed.saturating_add(needed / 10).div_ceil(MIB).saturating_mul(MIB))
 }
 
 /// The most that a process is known to have had resident, by its samples, its own high-water mark, and the one seen from outside.
@@ -55,9 +74,15 @@ fn process_start(runs: &[Run], run: &Run) -> f64 {
     runs.iter().filter(same).map(|r| r.start_unix_s).fold(run.start_unix_s, f64::min)
 }
 
-/// Most resident memory at once, and when (Unix time): every run holds each of its samples until the next, and nothing after its end.
-fn together<'a>(runs: impl Iterator<Item = &'a Run>) -> (Bytes, f64) {
+/// Most resident memory at once, and when (Unix time): every run holds each of its samples until the next, and nothing after its end; who was not
+/// recorded holds its peak as long as it was seen.
+fn together<'a>(runs: impl Iterator<Item = &'a Run>, others: impl Iterator<Item = &'a NotRecorded>) -> (Bytes, f64) {
     let mut steps = Vec::new();
+    for (i, other) in others.enumerate() {
+        if let (Some(peak), Some((from, to))) = (other.peak_bytes, other.seen_unix_s) {
+            steps.extend([(from, usize::MAX - i, peak.0), (to.max(from), usize::MAX - i, 0)]);
+        }
+    }
     for (i, run) in runs.enumerate() {
         for s in &run.samples {
             steps.push((run.start_unix_s + s.t_s, i, s.rss.0));
@@ -65,7 +90,9 @@ fn together<'a>(runs: impl Iterator<Item = &'a Run>) -> (Bytes, f64) {
         if run.samples.is_empty() && run.rss.peak_bytes.0 > 0 {
             steps.push((run.start_unix_s, i, run.rss.peak_bytes.0));
         }
-        if run.end.kind != EndKind::Running {
+        if let Some(next) = &run.kin.went_on {
+            steps.push((next.at_unix_s, i, 0));
+        } else if run.end.kind != EndKind::Running {
             steps.push((run.start_unix_s + run.wall_s, i, 0));
         }
     }
@@ -115,6 +142,23 @@ fn gpus(runs: &[Run]) -> Vec<JobGpu> {
 fn order(runs: &mut [Run]) {
     runs.sort_by(|a, b| (&a.host, a.start_unix_s).partial_cmp(&(&b.host, b.start_unix_s)).unwrap_or(std::cmp::Ordering::Equal));
     runs.sort_by_key(|r| r.rank);
+}
+
+/// Of those that died without a word, the signal by which they did, where their parent was told.
+fn signals(runs: &mut [Run]) {
+    let mut told: BTreeMap<(String, u32), Vec<(f64, i32)>> = BTreeMap::new();
+    for r in runs.iter() {
+        for &(pid, t, signal) in &r.kin.killed {
+            told.entry((r.host.clone(), pid)).or_default().push((t, signal));
+        }
+    }
+    for r in runs.iter_mut().filter(|r| r.end.kind == EndKind::Killed && !r.end.unseen) {
+        let of = told.get(&(r.host.clone(), r.pid)).into_iter().flatten();
+        // A number can be given out again.
+        if let Some((_, signal)) = of.filter(|(t, _)| *t >= r.start_unix_s).min_by(|a, b| a.0.total_cmp(&b.0)) {
+            (r.end.kind, r.end.signal) = (EndKind::Signaled, Some(*signal));
+        }
+    }
 }
 
 /// `children.rss_peak_bytes`: the children's own high-water marks, not RUSAGE_CHILDREN, which keeps what a fork inherited.

@@ -28,6 +28,7 @@ pub mod sources;
 pub mod stacks;
 pub mod steps;
 pub mod suppressions;
+pub mod unrecorded;
 pub mod views;
 
 use std::collections::BTreeSet;
@@ -37,6 +38,7 @@ use crate::model::image::Interest;
 use crate::model::load::{Homeless, Loaded, Progress, load};
 use crate::model::modules::ModuleFile;
 use crate::model::sites::Instant;
+use crate::model::twice::{self, Twice};
 use crate::parallel::largest_first;
 use crate::symbols::Search;
 use crate::trace::family::{self, Member};
@@ -94,8 +96,13 @@ pub enum Error {
 
 /// Reads all traces that the arguments name and answers. What can't be read of them is in the report; an error only where nothing can.
 pub fn analyze(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Result<Report, Error> {
-    let (loaded, homeless) = load_inputs(inputs, options, progress)?;
+    let Inputs { files: loaded, homeless, twice } = load_inputs(inputs, options, progress)?;
     let mut report = Report { schema: SCHEMA, ..Report::default() };
+    for copy in twice {
+        let why = format!("the same as in {}: counted once", copy.other.display());
+        let what = format!("processes of trace {}", copy.file.display());
+        report.problems.push(Missing { what, count: copy.images, why });
+    }
     for spool in homeless {
         let why = "no trace here holds lines of its process".to_string();
         report.problems.push(Missing { what: format!("spool {}", spool.display()), count: 1, why });
@@ -117,11 +124,20 @@ pub fn analyze(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Re
     Ok(report)
 }
 
-/// The files that the arguments name, read, and the spools of no process of theirs; an error where no file holds an image.
-fn load_inputs(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Result<(Vec<Loaded>, Vec<PathBuf>), Error> {
+/// The files that the arguments name, read.
+struct Inputs {
+    files: Vec<Loaded>,
+    /// Spools of no process of theirs.
+    homeless: Vec<PathBuf>,
+    /// What was taken out of them because others hold it.
+    twice: Vec<Twice>,
+}
+
+/// See [`Inputs`]; an error where no file holds an image.
+fn load_inputs(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Result<Inputs, Error> {
     let mut members = family::discover(inputs)?;
     let homeless = Homeless::take_from(&mut members);
-    let loaded = load_all(&members, &homeless, options, progress);
+    let mut loaded = load_all(&members, &homeless, options, progress);
     if loaded.iter().all(|l| l.images.is_empty()) {
         let first = loaded.first();
         let why = first.map_or_else(String::new, not_a_trace);
@@ -130,12 +146,13 @@ fn load_inputs(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Re
             .unwrap_or_default();
         return Err(Error::NoTrace { path, why });
     }
-    Ok((loaded, homeless.left()))
+    let twice = twice::take_out(&mut loaded);
+    Ok(Inputs { files: loaded, homeless: homeless.left(), twice })
 }
 
 /// The programs and libraries that stacks of the traces lead through.
 pub fn modules(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Result<Vec<ModuleFile>, Error> {
-    let (loaded, _) = load_inputs(inputs, options, progress)?;
+    let loaded = load_inputs(inputs, options, progress)?.files;
     let mut all = BTreeSet::new();
     for image in loaded.iter().flat_map(|l| &l.images) {
         let used = image.stacks.native.frames().filter_map(|f| image.stacks.modules.files.get(f.module as usize));

@@ -136,7 +136,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
             Some(of(i.end)?[at].saturating_sub(of(i.begin)?[at]))
         })
     };
-    let looked_at = times.iter().all(|i| p.is_noted(Metric::Rss, i.begin) && p.is_noted(Metric::Rss, i.end));
+    let looked_at = |metric: Metric| times.iter().all(|i| p.is_noted(metric, i.begin) && p.is_noted(metric, i.end));
     let all: Vec<Step> = times
         .iter()
         .zip(&heaps)
@@ -175,7 +175,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         heap_transient_bytes: inside
             .then(|| heaps.iter().map(|h| Bytes::of_balance(middle(h) - h.begin.max(h.end))).max().unwrap_or_default()),
         rss_peak_bytes: rss.map(Bytes::of_balance),
-        rss_persistent_bytes: looked_at.then(|| change(Metric::Rss)),
+        rss_persistent_bytes: looked_at(Metric::Rss).then(|| change(Metric::Rss)),
         map_peak_bytes: inside.then(|| Bytes::of_balance(most(Metric::Maps))),
         map_persistent_bytes: inside.then(|| change(Metric::Maps)),
         gpu_peak_bytes: has_gpu.then(|| Bytes::of_balance(most(Metric::Gpu))),
@@ -196,8 +196,8 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         major_faults: usage(2),
         voluntary_switches: usage(3),
         involuntary_switches: usage(4),
-        read_bytes: looked_at.then(|| moved(Metric::Read)),
-        written_bytes: looked_at.then(|| moved(Metric::Written)),
+        read_bytes: looked_at(Metric::Read).then(|| moved(Metric::Read)),
+        written_bytes: looked_at(Metric::Written).then(|| moved(Metric::Written)),
         snapshots: times.first().zip(times.last()).and_then(|(first, last)| {
             let of = |edge: u32| p.snapshots.get(&t(edge).0).cloned();
             Some([of(first.begin)?, of(last.end)?])

@@ -33,7 +33,7 @@ pub struct ProcessSites {
 impl Profile {
     /// Reads the traces; an error where nothing can be read, or nothing has stacks.
     pub fn read(inputs: &[PathBuf], options: &Options, pid: Option<u32>, progress: &Progress) -> Result<Profile, Error> {
-        let (loaded, _) = super::load_inputs(inputs, options, progress)?;
+        let loaded = super::load_inputs(inputs, options, progress)?.files;
         let names = Names::of(loaded.iter().flat_map(|l| &l.images), &options.symbols);
         let mut table = FrameTable::default();
         let (mut processes, mut instant) = (Vec::new(), String::new());

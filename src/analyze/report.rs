@@ -10,11 +10,13 @@ use serde::Serialize;
 use crate::model::units::Bytes;
 
 mod gpu;
+mod job;
 mod known;
 mod outside;
 mod phases;
 mod sites;
 pub use gpu::*;
+pub use job::*;
 pub use known::Known;
 pub use outside::*;
 pub use phases::*;
@@ -111,6 +113,9 @@ pub struct Run {
     pub file: String,
     /// Whether part of it came from the spool of a process without an end.
     pub recovered: bool,
+    /// How it hangs together with other processes: for [`Job`].
+    #[serde(skip)]
+    pub kin: Kin,
 }
 
 /// Threads listed at most.
@@ -355,6 +360,10 @@ pub struct Rss {
     pub hwm_bytes: Option<Bytes>,
     /// VmHWM as `memshim run` saw it.
     pub outside_hwm_bytes: Option<Bytes>,
+    /// These three are at least so much: it went on after the last look, and nobody looked at its end.
+    pub lower_bound: bool,
+    /// It did not have more: the kernel's figure for it and what it waited for, where somebody waited for it.
+    pub at_most_bytes: Option<Bytes>,
     /// At the first look and at the last one, and when these were; `null` where nobody looked.
     pub start_bytes: Option<Bytes>,
     pub start_at_s: Option<f64>,
@@ -433,26 +442,4 @@ pub struct Missing {
     pub what: String,
     pub count: u64,
     pub why: String,
-}
-
-/// The job as a whole.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Job {
-    /// Processes (not images).
-    pub processes: u64,
-    pub ranks: u64,
-    pub hosts: u64,
-    /// Most resident memory at once on one host, summed over its processes (shared pages count in each).
-    pub peak_bytes: Bytes,
-    pub peak_at_s: Option<f64>,
-    /// Highest peak of a rank over their mean; `null` without ranks.
-    pub imbalance: Option<f64>,
-    pub worst_rank: Option<i64>,
-    /// What to ask the scheduler for: the peak and 10 %, in whole MiB.
-    pub request_mem_bytes: Bytes,
-    /// GPUs by host and number.
-    pub gpus: Vec<JobGpu>,
-    /// Trace bytes and events read.
-    pub trace_bytes: Bytes,
-    pub events_read: u64,
 }

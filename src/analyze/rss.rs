@@ -1,14 +1,14 @@
 //! Resident memory: its peak, and what it was made of then.
 
-use super::report::{self, AtPeak, Maps};
+use super::report::{self, AtPeak, End, EndKind, Maps};
 use crate::model::image::{Ended, ImageEnd};
 use crate::model::timeline::Series;
 use crate::model::units::{Bytes, Nanos};
 use crate::trace::line::Rss;
 use serde_json::Value;
 
-/// See the module. `maps` as assembled for the same image; `inside`: heap and maps were seen.
-pub fn rss(image: &ImageEnd, maps: &Maps, inside: bool) -> report::Rss {
+/// See the module. `maps` as assembled for the same image; `inside`: heap and maps were seen; `end`: how it ended.
+pub fn rss(image: &ImageEnd, maps: &Maps, inside: bool, end: &End) -> report::Rss {
     let seen = &image.seen;
     let start = Nanos(image.header.mono_ns);
     let outside = |key: &str| seen.outside.as_ref().and_then(|o| o.get(key)).and_then(Value::as_u64).map(Bytes);
@@ -22,6 +22,13 @@ pub fn rss(image: &ImageEnd, maps: &Maps, inside: bool) -> report::Rss {
         growth_bytes: growth(seen, inside),
         ..report::Rss::default()
     };
+    rss.at_most_bytes =
+        seen.outside.as_ref().and_then(|o| o.get("rusage")).and_then(|u| u.get("maxrss")).and_then(Value::as_u64).map(Bytes);
+    let most = seen.rss_peak.map(|p| Bytes(p.rss)).max(rss.hwm_bytes).max(rss.outside_hwm_bytes).unwrap_or_default();
+    // At an exec and at an end of its own a process looks once more.
+    let written = seen.lowered.iter().all(|l| l.errno.is_none());
+    let looked = seen.end.is_some() && inside && written || matches!(end.kind, EndKind::Exec | EndKind::Running);
+    rss.lower_bound = !looked && rss.at_most_bytes.is_none_or(|bound| bound > most);
     if let Some(peak) = seen.rss_peak {
         rss.peak_bytes = Bytes(peak.rss);
         rss.peak_at_s = Some(Nanos(peak.t).seconds_since(start));

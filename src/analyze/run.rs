@@ -3,12 +3,13 @@
 use super::Options;
 use super::clock::rfc3339;
 use super::ending::ending;
-use super::report::{Children, Known, Mode, Run, SAMPLES_SHOWN, Sample, THREADS_SHOWN, Thread};
+use super::report::{Children, Kin, Known, Mode, Run, SAMPLES_SHOWN, Sample, SeenOutside, Started, THREADS_SHOWN, Thread};
 use super::stacks::{FrameTable, Names};
 use super::{artifacts, auto, compiles, cpu, gpu, heap, left, maps, missing, phases, python, rss, sites};
-use crate::model::image::ImageEnd;
+use crate::model::image::{Ended, ImageEnd};
 use crate::model::load::Loaded;
 use crate::model::units::{Bytes, Nanos};
+use crate::trace::line::{Child, Header, Text};
 use serde_json::Value;
 
 /// The runs of a file, in the order of their headers.
@@ -57,7 +58,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     left::complete(&image, &mut phases, names, frames, options);
     let sites = sites::sites(&image, &phases, names, frames, options);
     let heap = heap::heap(&image, mode, options);
-    let rss = rss::rss(&image, &maps, inside);
+    let rss = rss::rss(&image, &maps, inside, &end);
     let told: Vec<_> = phases.iter().filter(|p| !phases::is_of_process(p)).cloned().collect();
     let short_peaks = auto::short_peaks(&told, &heap, &rss, inside);
     Run {
@@ -105,9 +106,42 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         notes: seen.notes.clone(),
         missing: missing::of_image(&image, &events, mode, &end, more_phases),
         file,
+        kin: kin(h, seen, next_image),
         recovered: seen.recovered,
         events: Known::new(events, inside),
         end,
+    }
+}
+
+/// What the job needs to know to see whose children are missing.
+fn kin(h: &Header, seen: &Ended, next_image: bool) -> Kin {
+    let unix_s = |t: u64| h.wall_ns as f64 / 1e9 + (t as f64 - h.mono_ns as f64) / 1e9;
+    let started = |c: &Child| Started {
+        pid: c.pid,
+        at_unix_s: unix_s(c.t),
+        program: c.program.as_ref().map(|p| p.0.clone()),
+        bare: c.preload == Some(false),
+    };
+    let rows = seen.outside.as_ref().and_then(|o| o.get("children")).and_then(Value::as_array);
+    let row = |row: &Value| {
+        let number = |at: usize| row.get(at).and_then(Value::as_u64);
+        Some(SeenOutside {
+            pid: u32::try_from(number(0)?).ok()?,
+            start_ticks: number(1)?,
+            ppid: u32::try_from(number(2)?).ok()?,
+            name: serde_json::from_value::<Text>(row.get(3)?.clone()).ok()?.0,
+            hwm: Bytes(number(4)?),
+            from_unix_s: unix_s(number(5)?),
+            to_unix_s: unix_s(number(6)?),
+        })
+    };
+    Kin {
+        start_ticks: h.start_ticks,
+        pid_ns: h.pid_ns,
+        children: seen.children.iter().map(started).collect(),
+        killed: seen.killed_children.iter().map(|&(pid, t, signal)| (pid, unix_s(t), signal)).collect(),
+        went_on: seen.exec_announced.as_ref().filter(|_| !next_image && seen.end.is_none()).map(started),
+        seen_outside: rows.into_iter().flatten().filter_map(row).collect(),
     }
 }
 

@@ -54,7 +54,7 @@ pub fn steps(all: &[Step]) -> Option<(f64, Steps)> {
     let pairs = slopes.len() as f64;
     let rank = |r: f64| slopes.get((r.max(0.0) as usize).min(slopes.len().saturating_sub(1))).copied().unwrap_or(0.0);
     let (low, high) = (rank(((pairs - c) / 2.0).floor()), rank(((pairs + c) / 2.0).ceil()));
-    let total = slope * (judged.len() - 1) as f64;
+    let total = slope * all.len() as f64;
     let leaks = all.len() >= LEAK_STEPS_MIN && low > 0.0 && (low >= LEAK_STEP || total > LEAK_TOTAL);
     let said = Steps { growth_low_bytes: low, growth_high_bytes: high, growth_total_bytes: total, leaks, outliers: outliers(all) };
     Some((slope, said))

@@ -2,6 +2,7 @@
 
 use super::sites::Sites;
 use super::{bail_usage, exit, value};
+use crate::analyze::report::Run;
 use crate::analyze::{self, Options, Units};
 use crate::model::load::Progress;
 use crate::output::text::{self, Style};
@@ -79,6 +80,10 @@ impl Analyze {
             bail_usage!("--pid {pid}: no such process in these traces; {}", which_there(&there));
         }
         let pid = self.sites.process_of_left(&report, self.pid)?;
+        let repeated = |r: &Run| r.phases.iter().any(|p| p.per_unit.is_some());
+        if self.units.is_some() && !report.runs.iter().any(repeated) {
+            eprintln!("memshim: --units: no phase was on three times or more, so nothing has a time for one");
+        }
         if self.json {
             let mut out = BufWriter::new(io::stdout().lock());
             json::write(&report, &mut out)?;
@@ -86,8 +91,7 @@ impl Analyze {
         } else {
             let choice = if self.no_color { ColorChoice::Never } else { ColorChoice::Auto };
             let unicode = utf8_locale(&|n| std::env::var(n).ok());
-            let traces = self.traces.iter().map(|t| t.display().to_string()).collect();
-            let style = Style { width: screen::width(), unicode, pid, traces };
+            let style = Style { width: screen::width(), unicode, pid, traces: self.traces.clone() };
             let mut out = AutoStream::new(io::stdout(), choice);
             let page = if options.view.is_some() { text::render_sites(&report, &style) } else { text::render(&report, &style) };
             out.write_all(page.as_bytes())?;

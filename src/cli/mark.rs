@@ -1,7 +1,7 @@
 //! `memshim mark`: says from outside what a program is doing.
 
 use super::{bail_usage, exit};
-use crate::launch::{locate, outside, side};
+use crate::launch::{locate, outside, proc, side};
 use crate::trace::marks::What;
 use anyhow::Context;
 use clap::Args;
@@ -56,7 +56,7 @@ impl Mark {
             bail_usage!("a mark needs a name: memshim mark PID NAME");
         }
         let (pid, found) = locate::of_or_below(self.pid)?;
-        let line = side::with_seen(side::edge(t, self.what(), name.as_bytes(), "mark"), found.look());
+        let line = side::with_seen(side::edge(t, self.what(), name.as_bytes(), "mark"), found.look(), proc::resident(pid));
         let cannot = || format!("cannot write beside {}", found.first.display());
         side::SideFile::beside(&found.first).and_then(|mut f| f.append(found.whose, [line])).with_context(cannot)?;
         if pid != self.pid {

@@ -15,6 +15,7 @@ mod watch;
 use crate::launch::proc;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Exit codes of the reading verbs (docs/guide.md). `run` exits as its target did.
@@ -81,11 +82,17 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(e) => {
-            let _ = e.print();
-            return ExitCode::from(match (e.use_stderr(), for_run) {
-                (false, _) => exit::DONE,
-                (true, true) => exit::RUN_FAILED,
-                (true, false) => exit::USAGE,
+            // Buffered: it is not there before it is flushed.
+            let printed = e.print().and_then(|()| std::io::stdout().flush());
+            return ExitCode::from(match (e.use_stderr(), for_run, printed) {
+                (true, true, _) => exit::RUN_FAILED,
+                (true, false, _) => exit::USAGE,
+                (false, _, Ok(())) => exit::DONE,
+                (false, _, Err(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => exit::BROKEN_PIPE,
+                (false, _, Err(e)) => {
+                    eprintln!("memshim: cannot print: {}", cause(&e));
+                    if for_run { exit::RUN_FAILED } else { exit::UNREADABLE }
+                }
             });
         }
     };

@@ -154,8 +154,10 @@ impl Run {
     pub fn execute(self) -> anyhow::Result<u8> {
         let config = Config::read();
         let rules = self.rules(&config)?;
+        let out = self.out_pattern(&config);
+        self.check(&out, &config)?;
         let plan = Plan {
-            out: self.out_pattern(&config),
+            out,
             variables: self.variables(&config, !rules.is_empty()),
             off: self.is_off(&config),
             library: preload::find_library()?,
@@ -186,6 +188,17 @@ impl Run {
             Some(out) => out,
             None => name.into(),
         }
+    }
+
+    /// A placeholder that is none would give each run the same strange name.
+    fn check(&self, out: &Path, config: &Config) -> anyhow::Result<()> {
+        let Some(word) = pattern::unknown(out) else { return Ok(()) };
+        let from = match (&self.out, variable(Key::Out), &config.path) {
+            (Some(_), ..) => format!("-o {}", out.display()),
+            (None, None, Some(file)) => format!("{FILE}={}, out = {}", file.display(), out.display()),
+            _ => format!("{}={}", Key::Out.variable(), out.display()),
+        };
+        Err(not_understood(&from, format!("`{word}` is no placeholder, there are {}", pattern::PLACEHOLDERS)))
     }
 
     /// Nothing is to be recorded.
@@ -316,7 +329,7 @@ fn summary(o: &Outcome) -> String {
             if let Some(trouble) = &o.trouble {
                 say(format!("could not add to {}: {trouble}", path.display()));
             }
-            say(format!("next: memshim analyze {}", shell::quoted(&path.to_string_lossy())));
+            say(format!("next: memshim analyze {}", shell::quoted_path(path)));
         }
         Err(why) => say(format!("no trace: {why}")),
     }

@@ -72,7 +72,7 @@ impl Watch {
             if let Some((lines, why)) = &outcome.lost {
                 eprintln!("memshim: {lines} looks are not in the trace: {why}");
             }
-            eprintln!("memshim: next: memshim analyze {}", shell::quoted(&out.to_string_lossy()));
+            eprintln!("memshim: next: memshim analyze {}", shell::quoted_path(&out));
         }
         Ok(if outcome.lost.is_some() { exit::UNREADABLE } else { exit::DONE })
     }

@@ -11,8 +11,9 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc;
 use serde_json::Value;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,9 +104,10 @@ fn writer_of(trace: &Path) -> Option<u64> {
 
 /// `t.jsonl` → `t.2.jsonl`.
 fn numbered(out: &Path, n: u32) -> PathBuf {
-    let name = out.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let at = [".jsonl.zst", ".jsonl", ".zst"].iter().find(|e| name.ends_with(**e)).map_or(name.len(), |e| name.len() - e.len());
-    out.with_file_name(format!("{}.{n}{}", &name[..at], &name[at..]))
+    let name = out.file_name().map_or(&b""[..], OsStr::as_bytes);
+    let endings = [&b".jsonl.zst"[..], b".jsonl", b".zst"];
+    let at = endings.into_iter().find(|e| name.ends_with(e)).map_or(name.len(), |e| name.len() - e.len());
+    out.with_file_name(OsString::from_vec([&name[..at], format!(".{n}").as_bytes(), &name[at..]].concat()))
 }
 
 /// The trace among `candidates` that holds the target's lines: its own, or its file in the folder of the run that it joined.

@@ -44,6 +44,8 @@ pub enum Error {
          (`memshim doctor -- PROGRAM` says whether a program can be); give its own number, not that of a shell around it"
     )]
     NotRecorded(i32),
+    #[error("process 1 is not recorded, and every process is below it: give the number of the program, or that of its `memshim run`")]
+    Everybodys,
     #[error("process {pid}: its trace {} was deleted", path.display())]
     Deleted { pid: i32, path: PathBuf },
     #[error("process {pid}: its trace {} cannot be reached from here (another mount namespace?)", path.display())]
@@ -88,6 +90,8 @@ pub fn of(pid: i32) -> Result<Found, Error> {
 pub fn of_or_below(pid: i32) -> Result<(i32, Found), Error> {
     let mut why = match of(pid) {
         Ok(found) => return Ok((pid, found)),
+        // Below the first process is everything, whoever started it; in a container it may be ourselves.
+        Err(_) if pid == 1 && !is_memshim(pid) => return Err(Error::Everybodys),
         Err(why @ Error::NotRecorded(_)) => why,
         Err(other) => return Err(other),
     };
@@ -110,6 +114,12 @@ pub fn of_or_below(pid: i32) -> Result<(i32, Found), Error> {
         level = level.into_iter().flat_map(proc::children).collect();
     }
     Err(why)
+}
+
+/// Whether a process is a `memshim` itself.
+fn is_memshim(pid: i32) -> bool {
+    let exe = |who: &str| fs::read_link(format!("/proc/{who}/exe")).ok();
+    exe("self").is_some_and(|own| exe(&pid.to_string()) == Some(own))
 }
 
 /// A file that a process holds.

@@ -4,6 +4,7 @@
 //! have had from its real parent, plus `LD_PRELOAD` and the `MEMSHIM_*` variables. Not for: reading traces (`trace`), text (`cli`, `output`).
 
 pub mod artifacts;
+pub mod below;
 pub mod bystander;
 pub mod capabilities;
 pub mod cgroup;

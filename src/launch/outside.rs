@@ -46,8 +46,8 @@ pub fn line(pid: i32, began_ns: u64, seen: &Seen, cgroup: Option<(u8, &Reading, 
     let slurm = job::slurm_memory(&job::real_environment).map(|(name, bytes)| json!({"from": name, "limit": bytes}));
     json!({
         "type": "outside", "pid": pid, "t": now, "wall_ns": wall_ns(), "elapsed_ns": now.saturating_sub(began_ns),
-        "hwm": seen.hwm, "status": status, "rusage": rusage(), "cgroup": cgroup, "slurm": slurm, "children_hwm": seen.children_hwm,
-        "waited_cpu_ns": seen.waited_cpu_ns,
+        "hwm": seen.hwm, "status": status, "rusage": rusage(), "cgroup": cgroup, "slurm": slurm, "children_hwm": seen.below.hwm(),
+        "children": seen.below.told(), "waited_cpu_ns": seen.waited_cpu_ns,
     })
 }
 
@@ -93,10 +93,11 @@ pub fn append(trace: &Path, line: &Value) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::below::Below;
     use super::*;
 
     fn seen() -> Seen {
-        Seen { ended: Ended::Signaled { signal: 9, core: false }, hwm: Some(5), children_hwm: None, waited_cpu_ns: Some(20) }
+        Seen { ended: Ended::Signaled { signal: 9, core: false }, hwm: Some(5), below: Below::default(), waited_cpu_ns: Some(20) }
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Where the trace of a process lies: the patterns of `MEMSHIM_OUT`. The shim expands them in each process; this is the same
 //! expansion for the one who looks for the file afterwards.
 //!
-//! `%h` host, `%p` pid, `%e` program, `%j` job id, `%r` rank, `%t` start time; `%` before anything else stands for that.
+//! `%h` host, `%p` pid, `%e` program, `%j` job id, `%r` rank, `%t` start time, `%%` a `%`; before anything else `%` stands for that, and `run`
+//! refuses it ([`unknown`]).
 
 use super::job::{self, Lookup};
 use crate::trace::recover::own_host;
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What a pattern is expanded with.
@@ -30,29 +32,45 @@ pub fn default_pattern(env: Lookup<'_>) -> &'static str {
     if job::rank(env).is_some() { "trace.r%r.jsonl" } else { "trace.jsonl" }
 }
 
+/// What may stand behind a `%`.
+pub const PLACEHOLDERS: &str = "%h host, %p pid, %e program, %j job id, %r rank, %t start time, %% a %";
+
+/// The first placeholder of a pattern that is none; alone, a `%` at its end.
+pub fn unknown(pattern: &Path) -> Option<String> {
+    let mut rest = pattern.as_os_str().as_bytes();
+    while let Some(at) = rest.iter().position(|c| *c == b'%') {
+        match rest.get(at + 1) {
+            Some(b'h' | b'p' | b'e' | b'j' | b'r' | b't' | b'%') => rest = &rest[at + 2..],
+            _ => return Some(String::from_utf8_lossy(&rest[at..]).chars().take(2).collect()),
+        }
+    }
+    None
+}
+
 /// One piece of an expanded pattern.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
-    Text(String),
+    Text(Vec<u8>),
     /// `%t`, and `%e` (an exec changes it): any run of characters without a slash.
     Any,
 }
 
-fn pieces(pattern: &str, names: &Names) -> Vec<Piece> {
+fn pieces(pattern: &Path, names: &Names) -> Vec<Piece> {
     let mut out = Vec::new();
-    let mut text = String::new();
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        if c != '%' {
+    let mut text = Vec::new();
+    let mut bytes = pattern.as_os_str().as_bytes().iter().copied();
+    while let Some(c) = bytes.next() {
+        if c != b'%' {
             text.push(c);
             continue;
         }
-        match chars.next() {
-            Some('h') => text.push_str(&names.host),
-            Some('p') => text.push_str(&names.pid.to_string()),
-            Some('j') => text.push_str(names.job.as_deref().unwrap_or("0")),
-            Some('r') => text.push_str(names.rank.as_deref().unwrap_or("0")),
-            Some('t' | 'e') => {
+        let mut put = |word: &str| text.extend_from_slice(word.as_bytes());
+        match bytes.next() {
+            Some(b'h') => put(&names.host),
+            Some(b'p') => put(&names.pid.to_string()),
+            Some(b'j') => put(names.job.as_deref().unwrap_or("0")),
+            Some(b'r') => put(names.rank.as_deref().unwrap_or("0")),
+            Some(b't' | b'e') => {
                 out.push(Piece::Text(std::mem::take(&mut text)));
                 out.push(Piece::Any);
             }
@@ -66,21 +84,26 @@ fn pieces(pattern: &str, names: &Names) -> Vec<Piece> {
 
 /// The one name that a pattern gives before its process has a number: none with `%p` or `%t`, whose names are nobody else's.
 pub fn exact(pattern: &Path, names: &Names) -> Option<PathBuf> {
-    let text = pattern.to_string_lossy();
-    let mut letters = text.split("%%").flat_map(|part| part.split('%').skip(1));
-    if letters.any(|l| l.starts_with(['p', 't'])) {
-        return None;
+    let mut bytes = pattern.as_os_str().as_bytes().iter();
+    while let Some(c) = bytes.next() {
+        if *c == b'%' && matches!(bytes.next(), Some(b'p' | b't')) {
+            return None;
+        }
     }
-    let fixed = |p: Piece| if let Piece::Text(t) = p { t } else { names.program.clone() };
-    Some(PathBuf::from(pieces(&text, names).into_iter().map(fixed).collect::<String>()))
+    let fixed = |p: Piece| if let Piece::Text(t) = p { t } else { names.program.clone().into_bytes() };
+    Some(path(&pieces(pattern, names).into_iter().map(fixed).collect::<Vec<_>>().concat()))
+}
+
+fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
 }
 
 /// The files that a process with these names may have written, newest first. With neither `%t` nor `%e` that is one name, which may
 /// not exist.
 pub fn candidates(pattern: &Path, names: &Names) -> Vec<PathBuf> {
-    let pieces = pieces(&pattern.to_string_lossy(), names);
+    let pieces = pieces(pattern, names);
     if let [Piece::Text(t)] = pieces.as_slice() {
-        return vec![PathBuf::from(t)];
+        return vec![path(t)];
     }
     let mut found = expand_any(&pieces);
     found.sort_by_key(|p| std::cmp::Reverse(p.metadata().and_then(|m| m.modified()).ok()));
@@ -95,14 +118,14 @@ fn expand_any(pieces: &[Piece]) -> Vec<PathBuf> {
             components.last_mut().expect("never empty").push(Piece::Any);
             continue;
         };
-        for (i, part) in t.split('/').enumerate() {
+        for (i, part) in t.split(|c| *c == b'/').enumerate() {
             if i > 0 {
                 components.push(Vec::new());
             }
             components.last_mut().expect("never empty").push(Piece::Text(part.to_owned()));
         }
     }
-    let absolute = matches!(pieces.first(), Some(Piece::Text(t)) if t.starts_with('/'));
+    let absolute = matches!(pieces.first(), Some(Piece::Text(t)) if t.starts_with(b"/"));
     let mut bases = vec![PathBuf::from(if absolute { "/" } else { "." })];
     for component in &components {
         bases = bases.iter().flat_map(|base| step(base, component)).collect();
@@ -112,19 +135,19 @@ fn expand_any(pieces: &[Piece]) -> Vec<PathBuf> {
 
 fn step(base: &Path, component: &[Piece]) -> Vec<PathBuf> {
     if !component.contains(&Piece::Any) {
-        let name: String = component.iter().map(|p| if let Piece::Text(t) = p { t.as_str() } else { "" }).collect();
-        return vec![if name.is_empty() { base.to_path_buf() } else { base.join(name) }];
+        let name = component.iter().map(|p| if let Piece::Text(t) = p { t.as_slice() } else { b"" }).collect::<Vec<_>>().concat();
+        return vec![if name.is_empty() { base.to_path_buf() } else { base.join(path(&name)) }];
     }
     let Ok(entries) = std::fs::read_dir(base) else { return Vec::new() };
     let names = entries.flatten().map(|e| e.file_name());
-    names.filter(|n| n.to_str().is_some_and(|n| fits(n, component))).map(|n| base.join(n)).collect()
+    names.filter(|n| fits(n.as_bytes(), component)).map(|n| base.join(n)).collect()
 }
 
-fn fits(name: &str, component: &[Piece]) -> bool {
+fn fits(name: &[u8], component: &[Piece]) -> bool {
     match component {
         [] => name.is_empty(),
-        [Piece::Text(t), rest @ ..] => name.strip_prefix(t.as_str()).is_some_and(|n| fits(n, rest)),
-        [Piece::Any, rest @ ..] => name.char_indices().map(|(i, _)| i).chain([name.len()]).any(|i| fits(&name[i..], rest)),
+        [Piece::Text(t), rest @ ..] => name.strip_prefix(t.as_slice()).is_some_and(|n| fits(n, rest)),
+        [Piece::Any, rest @ ..] => (0..=name.len()).any(|i| fits(&name[i..], rest)),
     }
 }
 

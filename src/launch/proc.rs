@@ -1,5 +1,6 @@
 //! The few fields of /proc/PID that a watcher needs.
 
+use crate::trace::marks::Resident;
 use std::fs;
 
 /// Clock ticks are hundredths of a second in all that the kernel tells programs.
@@ -42,6 +43,13 @@ pub fn status_bytes(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find(|l| l.strip_prefix(key).is_some_and(|r| r.starts_with(':')))?;
     let kb: u64 = line[key.len() + 1..].split_ascii_whitespace().next()?.parse().ok()?;
     Some(kb * 1024)
+}
+
+/// What a process has resident now, and the most that it had; `None` of one that has ended.
+pub fn resident(pid: i32) -> Option<Resident> {
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    Some(Resident { rss: status_bytes(&status, "VmRSS")?, hwm: status_bytes(&status, "VmHWM")? })
 }
 
 /// Bit n−1 set: signal n is ignored by this process.

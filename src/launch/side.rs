@@ -1,6 +1,7 @@
 //! The side file of a run, written to from outside: a whole line each time, by one append, so that several may write at once.
 
-use crate::trace::{family, glance::Seen, marks::What};
+use crate::trace::marks::{Resident, What};
+use crate::trace::{family, glance::Seen};
 use nix::libc;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -76,10 +77,15 @@ pub fn edge(t: u64, what: What, name: &[u8], source: &str) -> Value {
     json!({"type": "edge", "t": t, "what": what, "name": text(name), "source": source})
 }
 
-/// The same, with what was live then, where that could be seen.
-pub fn with_seen(mut line: Value, seen: Option<Seen>) -> Value {
-    if let Some(seen) = seen.filter(|_| line["type"] == "edge" && line["what"] != "mark") {
-        line["seen"] = json!(seen);
+/// The same, with what was live and resident then, where that could be seen.
+pub fn with_seen(mut line: Value, seen: Option<Seen>, resident: Option<Resident>) -> Value {
+    if line["type"] == "edge" && line["what"] != "mark" {
+        if let Some(seen) = seen {
+            line["seen"] = json!(seen);
+        }
+        if let Some(resident) = resident {
+            line["resident"] = json!(resident);
+        }
     }
     line
 }

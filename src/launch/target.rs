@@ -161,13 +161,13 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     let trouble = trace.as_deref().and_then(|t| finish(t, &line).err()).map(|e| e.to_string());
     let trace = trace.map(|t| shortest(&t)).ok_or_else(|| why_no_trace(plan, &env));
     let kills = |r: &Reading| r.oom_kills.unwrap_or(0);
-    let Seen { ended, hwm, children_hwm, .. } = seen;
+    let Seen { ended, hwm, below, .. } = seen;
     let at_most = line["rusage"]["maxrss"].as_u64();
     Ok(Outcome {
         ended,
         hwm,
         at_most,
-        children_hwm,
+        children_hwm: below.hwm(),
         trace,
         trouble,
         oom_kills: kills(&after).saturating_sub(kills(&before)),

@@ -4,6 +4,7 @@
 //! elapsed time, at most every 100 ms. `ru_maxrss` of a waited child is kept apart: it covers our own image between fork and exec
 //! and the child's waited children, so it is an upper bound (427 MB were shown for a compiler that used 165).
 
+use super::below::Below;
 use super::bystander::Bystander;
 use super::proc::{self, status_bytes};
 use super::signals::{HAND_ON_AFTER, Heard};
@@ -22,8 +23,6 @@ use std::time::{Duration, Instant};
 
 const SHORTEST_POLL: Duration = Duration::from_millis(1);
 const LONGEST_POLL: Duration = Duration::from_millis(100);
-/// How many descendants are looked at each time: the view of children is a help, the cost is bounded.
-const MAX_DESCENDANTS: usize = 64;
 const DESCENDANTS_EVERY: Duration = Duration::from_millis(50);
 
 /// How a target ended.
@@ -50,13 +49,13 @@ impl Ended {
 }
 
 /// What was seen of the target while it ran.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Seen {
     pub ended: Ended,
     /// Largest VmHWM sampled of the target, all its images.
     pub hwm: Option<u64>,
-    /// Largest VmHWM sampled of any one descendant.
-    pub children_hwm: Option<u64>,
+    /// The processes below it.
+    pub below: Below,
     /// Processor time of what the target had waited for.
     pub waited_cpu_ns: Option<u64>,
 }
@@ -70,17 +69,17 @@ pub fn until_end(child: &mut Child, bystander: Option<&mut Bystander>, listen: i
     let heard = listen();
     let mut forward = Forward { pid, bystander, due: BTreeMap::new() };
     let mut stop = Stop::default();
-    let mut children_hwm = None;
+    let mut below = Below::default();
     let mut looked_at_children = began;
     loop {
         hwm.sample();
         if looked_at_children.elapsed() >= DESCENDANTS_EVERY {
-            children_hwm = children_hwm.max(descendants_hwm(pid));
+            below.look(pid);
             looked_at_children = Instant::now();
         }
         let waited_cpu_ns = has_ended(pid).then(|| proc::stat(pid)).flatten().map(|s| s.waited_ticks * proc::NS_A_TICK);
         if let Some(ended) = ended(child) {
-            return Seen { ended, hwm: hwm.most, children_hwm, waited_cpu_ns };
+            return Seen { ended, hwm: hwm.most, below, waited_cpu_ns };
         }
         let pause = (began.elapsed() / 10).clamp(SHORTEST_POLL, LONGEST_POLL);
         match heard.recv_timeout(forward.until_due().map_or(pause, |d| d.min(pause))) {
@@ -114,19 +113,6 @@ impl HighWater {
         let Some(n) = self.status.as_ref().and_then(|f| f.read_at(&mut text, 0).ok()) else { return };
         self.most = self.most.max(status_bytes(&String::from_utf8_lossy(&text[..n]), "VmHWM"));
     }
-}
-
-fn descendants_hwm(root: i32) -> Option<u64> {
-    let mut queue = proc::children(root);
-    let mut most = None;
-    let mut next = 0;
-    while next < queue.len().min(MAX_DESCENDANTS) {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", queue[next])).unwrap_or_default();
-        most = most.max(status_bytes(&status, "VmHWM"));
-        queue.extend(proc::children(queue[next]));
-        next += 1;
-    }
-    most
 }
 
 /// Whether it has ended; it stays to be reaped, and what the kernel says of it to be read.

@@ -59,6 +59,8 @@ pub struct Image {
     python: Option<Box<PythonHeap>>,
     stacks: Stacks,
     timeline: Timeline,
+    /// The highest level of the heap in it since the last line of counts.
+    shown: Bytes,
     snapshots_max: usize,
     /// Usable bytes that were live at the fork: the shim's own sums begin with the process.
     inherited: i64,
@@ -69,6 +71,8 @@ pub struct Image {
 
 /// Children and notes remembered one by one.
 const LISTED: usize = 10_000;
+/// Between the announcement of an exec and the end of the image, ns, at most.
+const EXEC_TAKES: u64 = 50_000_000;
 
 impl Image {
     /// Begins with its header.
@@ -99,6 +103,7 @@ impl Image {
             phases: PhaseBook::new(inherited),
             python: header.python_fns.is_some().then(|| Box::new(PythonHeap::new(&header, sites, interest.by_thread))),
             timeline,
+            shown: Bytes::of_balance(inherited),
             snapshots_max: interest.snapshots.max(3),
             inherited,
             before: None,
@@ -156,7 +161,13 @@ impl Image {
                     self.phases.counted(calls.t, &seen);
                     self.heap.at_most(calls.t, seen.most.saturating_add(self.counts.inherited()));
                 }
-                self.timeline.note(calls.t.max(self.counts.t), Series::Heap, self.with_inherited(self.counts.live).0);
+                let (t, live, sure) = (calls.t.max(self.counts.t), self.with_inherited(self.counts.live), self.with_inherited(seen.sure));
+                // What nobody has shown yet of the time since the line before.
+                if sure > self.shown.max(live) {
+                    self.timeline.note(t, Series::Heap, sure.0);
+                }
+                self.timeline.note(t, Series::Heap, live.0);
+                self.shown = live;
                 if self.header.mode != "full" {
                     for &(lane, allocs, bytes, _, live, hi) in &calls.lanes {
                         self.threads.counted(lane, allocs, bytes, live, hi);
@@ -271,12 +282,21 @@ impl Image {
 
     fn read_rss(&mut self, rss: Rss, heap: Option<Bytes>) {
         self.at(rss.t);
+        // There was a peak since the last look, and the kernel says how high.
+        let risen = self.end.hwm.0 > 0 && rss.hwm > self.end.hwm.0.max(rss.rss);
         self.end.hwm = self.end.hwm.max(Bytes(rss.hwm));
         self.end.main_stack = self.end.main_stack.max(Bytes(rss.stk));
         self.end.cpu_first = self.end.cpu_first.or(rss.cpu);
         self.end.cpu_last = self.end.cpu_last.max(rss.cpu);
         if rss.rss == 0 {
             return;
+        }
+        // The exec failed. One that succeeds can have a look between its announcement and the end of the image's other threads.
+        if self.end.exec_announced.as_ref().is_some_and(|exec| rss.t > exec.t.saturating_add(EXEC_TAKES)) {
+            self.end.exec_announced = None;
+        }
+        if risen {
+            self.timeline.note(rss.t, Series::Rss, rss.hwm);
         }
         self.timeline.note(rss.t, Series::Rss, rss.rss);
         self.phases.note(Metric::Rss, rss.t, rss.rss);
@@ -305,6 +325,10 @@ impl Image {
             cpu: snap.get("self").and_then(cpu_of_usage),
         };
         let heap = snap.get("live").and_then(Value::as_i64).map(|live| self.with_inherited(live));
+        if let Some(heap) = heap {
+            self.timeline.note(rss.t, Series::Heap, heap.0);
+            self.shown = self.shown.max(heap);
+        }
         self.read_rss(rss, heap);
         if let Some(live) = snap.get("live").and_then(Value::as_i64) {
             self.counts.saw(live, snap.get("blocks").and_then(Value::as_i64), number("t"));
@@ -345,17 +369,28 @@ impl Image {
     fn read_child(&mut self, child: Child) {
         self.at(child.t);
         if child.how == "exec" {
-            self.end.exec_announced = true;
+            self.end.exec_announced = Some(child);
             return;
         }
-        let known = |(how, pid): &(String, u32)| (how.as_str(), *pid) == (child.how.as_str(), child.pid);
+        if child.how == "ended" {
+            if self.end.killed_children.len() < LISTED {
+                self.end.killed_children.extend(child.signal.map(|signal| (child.pid, child.t, signal)));
+            }
+            return;
+        }
+        let known = |c: &Child| (&c.how, c.pid) == (&child.how, child.pid);
         // A spool can say again what the trace holds.
         if self.end.recovered && self.end.children.iter().rev().take(1000).any(known) {
             return;
         }
+        // It tried one program after another.
+        if let Some(last) = self.end.children.last_mut().filter(|c| child.how == "vfork" && known(c)) {
+            *last = child;
+            return;
+        }
         self.end.child_count += 1;
         if self.end.children.len() < LISTED {
-            self.end.children.push((child.how, child.pid));
+            self.end.children.push(child);
         }
     }
 

@@ -120,8 +120,15 @@ impl Images<'_> {
 
 /// What was seen of a process that the file does not know, less what is true of that process alone.
 fn of_everybody(mut outside: serde_json::Value) -> serde_json::Value {
+    // It has no trace: it is one of those that were seen.
+    let number = |key: &str| outside[key].as_u64().unwrap_or(0);
+    let (t, began) = (number("t"), number("t").saturating_sub(number("elapsed_ns")));
+    let itself = serde_json::json!([number("pid"), 0, 0, "", number("hwm"), began, t]);
     if let Some(line) = outside.as_object_mut() {
-        line.retain(|key, _| ["type", "t", "wall_ns", "cgroup", "slurm"].contains(&key.as_str()));
+        line.retain(|key, _| ["type", "t", "wall_ns", "cgroup", "slurm", "children"].contains(&key.as_str()));
+        if let Some(seen) = line.entry("children").or_insert_with(|| serde_json::json!([])).as_array_mut() {
+            seen.push(itself);
+        }
     }
     outside
 }

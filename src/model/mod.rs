@@ -27,4 +27,5 @@ pub mod threads;
 pub mod tickets;
 pub mod timeline;
 pub mod track;
+pub mod twice;
 pub mod units;

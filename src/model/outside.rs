@@ -51,6 +51,9 @@ impl OutsideEdges {
 
     fn edge(&mut self, edge: &Edge, book: &mut PhaseBook) {
         let source = SOURCES[edge.source as usize];
+        if let Some(resident) = &edge.resident {
+            book.resident(edge.t, resident);
+        }
         let mut say = |what: phase::What, name: &str| book.outside(edge.t, what, source, name, edge.seen.as_ref());
         let open = self.open.entry(edge.source as u8).or_default();
         let from = match edge.what {
@@ -87,7 +90,7 @@ mod tests {
 
     #[test]
     fn steps_go_on_inside_of_what_is_around_them_and_end_with_it() {
-        let edge = |t, what, name: &str| Edge { t, what, name: name.into(), source: Source::Output, seen: None };
+        let edge = |t, what, name: &str| Edge { t, what, name: name.into(), source: Source::Output, seen: None, resident: None };
         let mut edges = OutsideEdges::new(vec![
             edge(1, What::Begin, "scf"),
             edge(2, What::Next, "cycle"),

@@ -14,6 +14,7 @@ use super::screen::wrapped;
 use super::units::{count, percent, seconds};
 use super::{shell, timeline};
 use crate::analyze::report::{End, EndKind, Mode, Report, Run};
+use std::path::PathBuf;
 
 /// How the screen is.
 #[derive(Debug, Clone)]
@@ -24,7 +25,7 @@ pub struct Style {
     /// The run to show; else the one with the most resident memory.
     pub pid: Option<u32>,
     /// What was given to `analyze`, for the command to type next.
-    pub traces: Vec<String>,
+    pub traces: Vec<PathBuf>,
 }
 
 const BOLD: &str = "\x1b[1m";
@@ -40,14 +41,16 @@ const COMMAND_WIDTH: usize = 40;
 pub fn render(report: &Report, style: &Style) -> String {
     let mut page = Page { lines: Vec::new(), width: style.width.clamp(60, 160) };
     let shown = shown_run(report, style.pid);
-    if report.runs.len() > 1 {
+    let alone = report.runs.len() == 1 && report.job.not_recorded_total == 0;
+    if !alone {
         processes::job(&mut page, report, shown);
     }
     if let Some(run) = shown {
         head(&mut page, run);
-        memory::all(&mut page, run);
+        memory::all(&mut page, run, Some(&report.job).filter(|_| alone));
         let whose = |count: fn(&Run) -> usize| Whose::of(report, run, style.pid.is_some(), count);
         phases::all(&mut page, &whose(phases::told));
+        phases::marks(&mut page, &whose(|r| r.marks.len()));
         outside::compiles(&mut page, &whose(|r| r.compiles.len()));
         outside::artifacts(&mut page, &whose(|r| r.artifacts.len()));
         sites::owners(&mut page, run);
@@ -225,8 +228,8 @@ fn signal_name(n: i32) -> String {
     nix::sys::signal::Signal::try_from(n).map(|s| format!(" ({s})")).unwrap_or_default()
 }
 
-fn next_command(report: &Report, shown: Option<&Run>, traces: &[String]) -> String {
-    let quoted = traces.iter().map(|t| shell::quoted(t)).collect::<Vec<_>>().join(" ");
+fn next_command(report: &Report, shown: Option<&Run>, traces: &[PathBuf]) -> String {
+    let quoted = traces.iter().map(|t| shell::quoted_path(t)).collect::<Vec<_>>().join(" ");
     match shown {
         Some(run) if run.events.lost > 0 || run.mode == Mode::Fast && run.heap.peak_bound_bytes.is_some_and(|b| matters(b.0, run)) => {
             format!("memshim run --mode full -- {}    (exact peaks)", super::table::cut(&run.command.join(" "), 60))
@@ -269,6 +272,7 @@ fn ascii(text: &str) -> String {
             '─' | '–' | '−' | '·' => out.push('-'),
             '±' => out.push_str("+-"),
             '≤' => out.push_str("<="),
+            '≥' => out.push_str(">="),
             '…' => out.push('~'),
             '→' => out.push_str("->"),
             'µ' => out.push('u'),

@@ -1,8 +1,10 @@
 //! Which files belong together: a trace, those of its further processes in `<name>.d/`, the spools beside them, and its side file.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// One trace file and its spools.
@@ -57,25 +59,36 @@ pub fn discover(inputs: &[PathBuf]) -> Result<Vec<Member>, Error> {
 
 /// The folder of a trace's further processes: `trace.d` of `trace.jsonl` and of `trace.jsonl.zst`.
 pub fn folder_of(trace: &Path) -> PathBuf {
-    let name = trace.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let stem = name.strip_suffix(".zst").unwrap_or(&name);
-    let stem = stem.strip_suffix(".jsonl").unwrap_or(stem);
-    trace.with_file_name(format!("{stem}.d"))
+    let stem = without(name_of(trace), b".zst");
+    beside(trace, &[without(stem, b".jsonl"), b".d"])
+}
+
+/// A file's name, which need not be UTF-8.
+fn name_of(path: &Path) -> &[u8] {
+    path.file_name().map_or(b"", OsStr::as_bytes)
+}
+
+/// A file in the same folder.
+fn beside(path: &Path, name: &[&[u8]]) -> PathBuf {
+    path.with_file_name(OsString::from_vec(name.concat()))
+}
+
+fn without<'a>(name: &'a [u8], ending: &[u8]) -> &'a [u8] {
+    name.strip_suffix(ending).unwrap_or(name)
 }
 
 /// The side file of a run, by the trace of its first process: `trace.jsonl.marks`, of `trace.jsonl.zst` too.
 pub fn side_file_of_first(trace: &Path) -> PathBuf {
-    let name = trace.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    trace.with_file_name(format!("{}.marks", name.strip_suffix(".zst").unwrap_or(&name)))
+    beside(trace, &[without(name_of(trace), b".zst"), b".marks"])
 }
 
 /// The trace of a run's first process that a file in a `.d` folder is a further one of.
 pub fn first_of(member: &Path) -> Option<PathBuf> {
     let folder = member.parent()?;
-    let stem = folder.file_name()?.to_str()?.strip_suffix(".d")?;
+    let stem = name_of(folder).strip_suffix(b".d")?;
     let number = member.file_name()?.to_str()?.split('.').next()?;
     let is_pid = !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit());
-    let names = [".jsonl", ".jsonl.zst", "", ".zst"].map(|ext| folder.with_file_name(format!("{stem}{ext}")));
+    let names = [".jsonl", ".jsonl.zst", "", ".zst"].map(|ext| beside(folder, &[stem, ext.as_bytes()]));
     names.into_iter().find(|first| is_pid && first.is_file())
 }
 
@@ -87,21 +100,22 @@ pub fn side_file(member: &Path) -> Option<PathBuf> {
 }
 
 fn trace_of_side_file(path: &Path) -> Option<PathBuf> {
-    let plain = path.file_name()?.to_str()?.strip_suffix(".marks")?;
-    [plain.to_owned(), format!("{plain}.zst")].into_iter().map(|n| path.with_file_name(n)).find(|p| p.is_file())
+    let plain = name_of(path).strip_suffix(b".marks")?;
+    ["", ".zst"].map(|ext| beside(path, &[plain, ext.as_bytes()])).into_iter().find(|p| p.is_file())
 }
 
-fn is_trace(name: &str) -> bool {
-    name.ends_with(".jsonl") || name.ends_with(".jsonl.zst")
+fn is_trace(name: &[u8]) -> bool {
+    name.ends_with(b".jsonl") || name.ends_with(b".jsonl.zst")
 }
 
 /// `x.spool` and `x.spool.2` are of trace `x`.
 pub fn trace_of(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?;
-    let at = name.rfind(".spool")?;
-    let rest = &name[at + 6..];
-    let numbered = rest.strip_prefix('.').is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()));
-    (at > 0 && (rest.is_empty() || numbered)).then(|| path.with_file_name(&name[..at]))
+    const ENDING: &[u8] = b".spool";
+    let name = name_of(path);
+    let at = name.windows(ENDING.len()).rposition(|part| part == ENDING)?;
+    let rest = &name[at + ENDING.len()..];
+    let numbered = rest.strip_prefix(b".").is_some_and(|n| !n.is_empty() && n.iter().all(u8::is_ascii_digit));
+    (at > 0 && (rest.is_empty() || numbered)).then(|| beside(path, &[&name[..at]]))
 }
 
 /// The spools beside a trace, those of earlier images first.
@@ -126,10 +140,10 @@ fn add_folder(folder: &Path, found: &mut BTreeMap<PathBuf, Member>, deeper: usiz
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();
-        let name = entry.file_name().to_string_lossy().into_owned();
+        let name = entry.file_name().into_vec();
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            let family = name.ends_with(".d");
+            let family = name.ends_with(b".d");
             if deeper > 0 || family {
                 // One folder that can't be listed does not hide the others.
                 let _ = add_folder(&path, found, if family { 0 } else { deeper - 1 });
@@ -198,6 +212,19 @@ mod tests {
             discover(&[at("trace.jsonl.marks")]).unwrap().iter().any(|m| m.path == at("trace.jsonl.zst")),
             "by itself it means its run"
         );
+    }
+
+    #[test]
+    fn names_need_not_be_utf8() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &[u8]| dir.path().join(OsStr::from_bytes(name));
+        fs::create_dir(at(b"t\xff.d")).unwrap();
+        for name in [&b"t\xff.jsonl"[..], b"t\xff.jsonl.spool.2", b"t\xff.jsonl.marks", b"t\xff.d/7.jsonl"] {
+            fs::write(at(name), "").unwrap();
+        }
+        let all = discover(&[at(b"t\xff.jsonl")]).unwrap();
+        assert_eq!(all.iter().map(|m| m.path.clone()).collect::<Vec<_>>(), [at(b"t\xff.d/7.jsonl"), at(b"t\xff.jsonl")]);
+        assert_eq!((all[1].spools.len(), side_file(&all[0].path)), (1, Some(at(b"t\xff.jsonl.marks"))));
     }
 
     #[test]

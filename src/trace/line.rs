@@ -243,13 +243,22 @@ pub struct Rss {
     pub cpu: Option<u64>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct Child {
     #[serde(default)]
     pub t: u64,
     pub how: String,
     #[serde(default)]
     pub pid: u32,
+    /// Name of the program's file, where it is known.
+    #[serde(default)]
+    pub program: Option<Text>,
+    /// Of one that ended: by which signal.
+    #[serde(default)]
+    pub signal: Option<i32>,
+    /// False: its environment does not bring it the library.
+    #[serde(default)]
+    pub preload: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]

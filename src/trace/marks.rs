@@ -36,6 +36,15 @@ pub struct Edge {
     pub source: Source,
     /// What was live in the process then (fast mode, where its spool is shared).
     pub seen: Option<Seen>,
+    /// What it had resident then.
+    pub resident: Option<Resident>,
+}
+
+/// Resident memory of a process, and the most that it had of it, bytes: `VmRSS` and `VmHWM`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resident {
+    pub rss: u64,
+    pub hwm: u64,
 }
 
 /// A notice that a function was compiled.
@@ -95,6 +104,8 @@ enum Line {
         source: String,
         #[serde(default)]
         seen: Option<Seen>,
+        #[serde(default)]
+        resident: Option<Resident>,
     },
     Compile {
         by: Text,
@@ -219,9 +230,9 @@ impl Marks {
 /// `None`: of a source that this version does not know.
 fn fact(line: Line, t: u64) -> Option<Fact> {
     Some(match line {
-        Line::Edge { what, name, source, seen } => {
+        Line::Edge { what, name, source, seen, resident } => {
             let source = [Source::Output, Source::Mark].into_iter().find(|s| SOURCES[*s as usize] == source)?;
-            Fact::Edge(Edge { t, what, name: name.0, source, seen })
+            Fact::Edge(Edge { t, what, name: name.0, source, seen, resident })
         }
         Line::Compile { by, function, signature, ns, why } => Fact::Compile(Compile {
             t,
@@ -278,7 +289,7 @@ mod tests {
             r#"{"type":"edge","t":25,"pid":8,"what":"begin","name":"other","source":"mark"}"#,
             "\n",
         ));
-        let edge = |t, what, name: &str, source| Edge { t, what, name: name.into(), source, seen: None };
+        let edge = |t, what, name: &str, source| Edge { t, what, name: name.into(), source, seen: None, resident: None };
         let of_5 = marks.of(7, 5, 0).edges;
         assert_eq!(of_5, [edge(20, What::Mark, "\u{fffd}A", Source::Mark), edge(30, What::Next, "B", Source::Output)]);
         assert_eq!(marks.of(7, 6, 0).edges[0], edge(20, What::End, "", Source::Mark));

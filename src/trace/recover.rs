@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use memshim_format::live::Entry;
-use memshim_format::record::op;
+use memshim_format::record::{self, op};
 use memshim_format::spool::{ADDR_MASK, crowded};
 
 use super::callers;
@@ -248,9 +248,15 @@ fn describe(r: &Record, w: &mut Work, group: u64, out: &mut Vec<u8>) {
             let name = serde_json::Value::from(String::from_utf8_lossy(&bytes));
             push_line(out, format_args!(r#"{{"type":"thread","t":{t},"lane":{lane},"tid":{tk},"what":"end","name":{name}}}"#));
         }
-        op::CHILD => {
-            let how = ["fork", "vfork", "spawn"].get(r.arg as usize).unwrap_or(&"fork");
-            push_line(out, format_args!(r#"{{"type":"child","t":{t},"how":"{how}","pid":{tk}}}"#));
+        op::ENDED => push_line(out, format_args!(r#"{{"type":"child","t":{t},"how":"ended","pid":{tk},"signal":{}}}"#, r.arg)),
+        op::CHILD | op::STARTED => {
+            let how = record::HOWS.get(r.arg as usize & 3).unwrap_or(&"fork");
+            let mut name = [0; record::TEXT_BYTES];
+            let n = if r.op == op::STARTED { memshim_format::gpu::text(&r.args[1..], &mut name) } else { 0 };
+            let name = serde_json::Value::from(String::from_utf8_lossy(&name[..n]));
+            let program = if n > 0 { format!(r#","program":{name}"#) } else { String::new() };
+            let bare = if r.arg & record::BARE != 0 { r#","preload":false"# } else { "" };
+            push_line(out, format_args!(r#"{{"type":"child","t":{t},"how":"{how}","pid":{tk}{program}{bare}}}"#));
         }
         _ => {}
     }

@@ -141,11 +141,20 @@ pub mod op {
     pub const STAMP: u8 = 0x5a;
     /// The event before it happened at the last stamp. No argument word.
     pub const STAMPED: u8 = 0x5b;
+    /// A program was started: pid, arg as of CHILD, with [`super::BARE`]; t_ns, its file's name in six words of seven bytes, low byte first.
+    pub const STARTED: u8 = 0x5c;
+    /// A child was waited for that a signal, the arg, had ended: pid; t_ns.
+    pub const ENDED: u8 = 0x5d;
     /// First of the GPU rows, one op a kind: see [`super::gpu`].
     pub const GPU: u8 = super::gpu::FIRST_OP;
     /// Last of them.
     pub const GPU_LAST: u8 = GPU + super::gpu::KINDS.len() as u8 - 1;
 }
+
+/// Flag of STARTED: in an environment that does not bring it the library.
+pub const BARE: u64 = 1 << 4;
+/// Ways to make a child, by number: of CHILD and STARTED.
+pub const HOWS: [&str; 3] = ["fork", "vfork", "spawn"];
 
 /// Flag of ALLOC: two argument words, size and usable.
 pub const WIDE: u64 = 1 << 11;
@@ -256,6 +265,8 @@ const WORDS: [u8; 128] = {
     t[op::THREAD_START as usize] = 2;
     t[op::THREAD_END as usize] = 5;
     t[op::CHILD as usize] = 2;
+    t[op::STARTED as usize] = 8;
+    t[op::ENDED as usize] = 2;
     t[op::PHASE as usize] = 7;
     t[op::PHASE_NAME as usize] = 8;
     t[op::NODE as usize] = 3;

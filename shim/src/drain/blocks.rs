@@ -409,7 +409,7 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
                 super::at(lane, c, *words.add(1));
                 lines::thread(i, c.seq, w, words);
             }
-            op::CHILD => {
+            op::CHILD | op::STARTED | op::ENDED => {
                 super::at(lane, c, *words.add(1));
                 lines::child(w, words);
             }

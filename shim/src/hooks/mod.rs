@@ -10,3 +10,4 @@ pub mod maps;
 pub mod process;
 pub mod quick;
 pub mod table;
+pub mod waits;

@@ -1,14 +1,15 @@
 //! Processes and threads: fork, exec, spawn, exit, and the calls that must find the process without our writer thread.
 
 use super::heap::{call_real, ready};
-use crate::lane::{Hot, push};
+use crate::follow::{Environment, Next};
+use crate::lane::{Hot, current, push};
 use crate::phases::process::exit_begins;
 use crate::real::REAL;
 use crate::sys::{self, sys};
 use crate::{init, thread_stacks, writer};
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
-use memshim_format::record::{op, start};
+use memshim_format::record::{BARE, op, start};
 
 /// # Safety
 /// `hot` is null or this thread's.
@@ -17,6 +18,21 @@ unsafe fn child(hot: *mut Hot, how: u64, pid: u32) {
     unsafe {
         if !hot.is_null() && (*hot).mode != crate::config::COUNT {
             push(hot, [start(op::CHILD, how, pid as u64), sys::now()]);
+        }
+    }
+}
+
+/// Says that a program was started in a child.
+///
+/// # Safety
+/// As [`child`].
+unsafe fn started(hot: *mut Hot, how: u64, pid: u32, next: &Next) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !hot.is_null() && (*hot).mode != crate::config::COUNT {
+            let [a, b, c, d, e, f] = next.words();
+            let how = how | if next.bare { BARE } else { 0 };
+            push(hot, [start(op::STARTED, how, pid as u64), sys::now(), a, b, c, d, e, f]);
         }
     }
 }
@@ -84,8 +100,8 @@ macro_rules! spawns {
             unsafe {
                 let place = if pid.is_null() { &raw mut own } else { pid };
                 let r = call_real!($name(place, path, acts, attr, argv, env), libc::ENOSYS);
-                if r == 0 {
-                    child(hot, 2, *place as u32);
+                if r == 0 && !hot.is_null() {
+                    sys::keep_errno(|| started(hot, 2, *place as u32, &Next::of(path, Environment::Given(env))));
                 }
                 r
             }
@@ -236,12 +252,53 @@ macro_rules! before {
 }
 before! {
     exit, REAL_EXIT, exit_begins;
-    execve, REAL_EXECVE, init::before_exec;
-    execv, REAL_EXECV, init::before_exec;
-    execvp, REAL_EXECVP, init::before_exec;
-    execvpe, REAL_EXECVPE, init::before_exec;
-    execl, REAL_EXECL, init::before_exec;
-    execlp, REAL_EXECLP, init::before_exec;
-    execle, REAL_EXECLE, init::before_exec;
-    fexecve, REAL_FEXECVE, init::before_exec;
+    execve, REAL_EXECVE, exec_with;
+    execv, REAL_EXECV, exec_in_own;
+    execvp, REAL_EXECVP, exec_in_own;
+    execvpe, REAL_EXECVPE, exec_with;
+    execl, REAL_EXECL, exec_in_own;
+    execlp, REAL_EXECLP, exec_in_own;
+    execle, REAL_EXECLE, exec_somehow;
+    fexecve, REAL_FEXECVE, exec_of_file;
+}
+
+/// With the arguments of `execve`.
+unsafe extern "C" fn exec_with(path: *const c_char, _: *const *const c_char, env: *const *const c_char) {
+    // SAFETY: what the program gave.
+    exec_begins(|| unsafe { Next::of(path, Environment::Given(env)) });
+}
+
+unsafe extern "C" fn exec_in_own(path: *const c_char) {
+    // SAFETY: what the program gave.
+    exec_begins(|| unsafe { Next::of(path, Environment::Own) });
+}
+
+/// Its environment stands behind all arguments.
+unsafe extern "C" fn exec_somehow(path: *const c_char) {
+    // SAFETY: what the program gave.
+    exec_begins(|| unsafe { Next::of(path, Environment::Unknown) });
+}
+
+/// The file has no name here.
+unsafe extern "C" fn exec_of_file(_: c_int, _: *const *const c_char, env: *const *const c_char) {
+    // SAFETY: what the program gave.
+    exec_begins(|| unsafe { Next::of(core::ptr::null(), Environment::Given(env)) });
+}
+
+fn exec_begins(next: impl FnOnce() -> Next) {
+    if !init::resolved() {
+        ready();
+    }
+    sys::keep_errno(|| {
+        let next = next();
+        if init::is_in_its_parent() {
+            // The thread that made the child waits for it: its ring is ours meanwhile.
+            if next.there {
+                // SAFETY: see above.
+                unsafe { started(current(), 1, sys::getpid(), &next) };
+            }
+        } else {
+            init::before_exec(&next);
+        }
+    });
 }

@@ -1,7 +1,8 @@
 //! Ends: of the process, and of the image that an exec replaces.
 
-use super::{ALIVE, PHASE, enter, resolved};
+use super::{ALIVE, PHASE, enter};
 use crate::cuda;
+use crate::follow::Next;
 use crate::lane;
 use crate::python_alloc;
 use crate::sink::{self, SINK};
@@ -39,6 +40,12 @@ pub(super) unsafe extern "C" fn quick_exits(_: *mut c_void) {
 
 /// What the program gave `quick_exit`, whose handlers are not told.
 pub static QUICK_CODE: AtomicI32 = AtomicI32::new(i32::MIN);
+
+/// Whether this is a child that has its parent's memory, and its parent's thread's place in it, until it runs a program or ends.
+pub fn is_in_its_parent() -> bool {
+    // SAFETY: ALIVE is set before phase 2.
+    unsafe { PHASE.load(Acquire) == 2 && *ALIVE == 1 && sys::getpid() != SPOOL.pid }
+}
 
 /// Whether this is the recording process itself: not a vfork child in its memory, not a child that has not begun.
 fn is_us() -> bool {
@@ -140,8 +147,10 @@ unsafe fn unlink_spool() {
 }
 
 /// This process is about to exec: what it recorded is written. If the exec fails, recording just goes on.
-pub extern "C" fn before_exec() {
-    if !resolved() {
+pub fn before_exec(next: &Next) {
+    // SAFETY: ALIVE is set before phase 2.
+    if next.bare && next.there && PHASE.load(Acquire) == 2 && unsafe { *ALIVE } == 0 {
+        // A child that did nothing yet, and that nobody will hear of again.
         enter();
     }
     alone(|| {
@@ -158,7 +167,7 @@ pub extern "C" fn before_exec() {
         if !capped {
             lines::flush_group();
         }
-        sink::beyond_cap(|| lines::exec(now));
+        sink::beyond_cap(|| lines::exec(now, next));
         // SAFETY: the lock is held; where the program has one thread it is this one.
         unsafe {
             if SINK.trouble == 0 && snapshot::program_threads() == Some(writer::alive() as u64) {

@@ -2,6 +2,7 @@
 
 use super::{flush_side, live_names, stage, totals};
 use crate::config::{CONFIG, FAST, FULL};
+use crate::follow::Next;
 use crate::python_alloc;
 use crate::sink::{self, SINK};
 use crate::spool;
@@ -112,11 +113,13 @@ fn python(t: &mut Text, h: &Header) {
 }
 
 /// Writes the line that says that this process is about to become another image.
-pub fn exec(now: u64) {
+pub fn exec(now: u64, next: &Next) {
     flush_side();
     let mut t = stage();
     // SAFETY: the lock is held.
-    t.str("{\"type\":\"child\"").field("t", now).str(",\"how\":\"exec\"").field("pid", unsafe { SINK.me.0 } as u64).str("}\n");
+    t.str("{\"type\":\"child\"").field("t", now).str(",\"how\":\"exec\"").field("pid", unsafe { SINK.me.0 } as u64);
+    super::program(&mut t, next.name(), next.bare);
+    t.str("}\n");
     sink::write(t.as_bytes());
 }
 

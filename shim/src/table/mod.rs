@@ -13,6 +13,7 @@ mod levels;
 mod nodes;
 mod rows;
 
+use crate::sys;
 use memshim_format::live::{self, Entry, FEW, Found, LEVELS, Span, class_for};
 use nodes::Nodes;
 use rows::{Row, Rows};
@@ -116,6 +117,12 @@ impl Table {
     /// Bytes of memory and entries in use.
     pub fn size(&self) -> (u64, u64) {
         ((self.nodes.bytes() + self.rows.bytes()) as u64, self.used)
+    }
+
+    /// Bytes of it that lie in memory; `None` where the kernel does not say.
+    pub fn resident(&self) -> Option<u64> {
+        let (nodes, rows) = (self.nodes.memory(), self.rows.memory());
+        Some(sys::resident(nodes.0, nodes.1)? + sys::resident(rows.0, rows.1)?)
     }
 
     /// Puts a block in.

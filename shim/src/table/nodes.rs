@@ -47,6 +47,11 @@ impl Nodes {
         self.backed
     }
 
+    /// Where they lie.
+    pub fn memory(&self) -> (*const u8, usize) {
+        (self.base.cast(), self.backed)
+    }
+
     /// Whether there are few: see [`SMALL`].
     #[inline(always)]
     pub fn is_small(&self) -> bool {

@@ -86,6 +86,11 @@ impl Rows {
         if self.is_none() { 0 } else { Self::len(self.mask + 1) }
     }
 
+    /// Where they lie.
+    pub fn memory(&self) -> (*const u8, usize) {
+        (self.rows.cast(), self.bytes())
+    }
+
     const fn is_none(&self) -> bool {
         self.mask < FIRST - 1
     }

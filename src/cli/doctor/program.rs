@@ -10,6 +10,7 @@ pub fn look(found: &mut Findings, name: &OsStr) {
     let Some(path) = spawn::find_program(name, &env) else {
         return found.add(Verdict::Bad, "program", format!("{}: command not found: is it in PATH?", name.display()));
     };
+    let path = std::path::absolute(&path).unwrap_or(path);
     let program = Program::look(&path);
     if let Some(why) = program.obstacle() {
         return found.add(Verdict::Bad, "program", why);
@@ -41,6 +42,13 @@ mod tests {
     #[test]
     fn a_dynamic_program_will_be_seen_and_a_missing_one_not() {
         assert!(text(|f| look(f, "sh".as_ref())).starts_with("ok    program  "));
+        // The folder of this test is that of the package.
+        let own = std::env::current_exe().unwrap();
+        let here = std::env::current_dir().unwrap();
+        let up = here.components().skip(1).map(|_| "../").collect::<String>();
+        let relative = format!("{up}{}", own.strip_prefix("/").unwrap().display());
+        let found = text(|f| look(f, relative.as_ref()));
+        assert!(found.contains("will be seen") && found.contains("functions") && !found.contains("cannot be read"), "{found}");
         assert!(text(|f| look(f, "no-such-program".as_ref())).contains("NO    program  no-such-program: command not found"));
     }
 }

@@ -7,7 +7,7 @@ mod look;
 mod record;
 
 use super::cgroup::Cgroup;
-use super::{job, outside, proc, side};
+use super::{descriptors, job, outside, proc, side};
 use crate::trace::recover::own_host;
 use look::Look;
 use record::{Loss, Record};
@@ -63,8 +63,9 @@ pub enum Error {
     NoProcess(i32),
     #[error("process {0} has no memory to look at: it has ended, or it is a thread of the kernel")]
     NoMemory(i32),
-    #[error("{}: {source}; -o names another file", path.display())]
-    CannotWrite { path: PathBuf, source: io::Error },
+    // Not called the source: whoever prints an error prints its source behind it.
+    #[error("{}: {}; -o names another file", path.display(), descriptors::said(.why))]
+    CannotWrite { path: PathBuf, why: io::Error },
 }
 
 /// Watches until the process ends, `stop` is set, or its time is over.
@@ -159,7 +160,7 @@ impl Watched {
     fn open(pid: i32, stat: proc::Stat, path: PathBuf, settings: &Settings) -> Result<Self, Error> {
         let t = outside::monotonic_ns();
         let look = look::look(pid, t, settings.tick_ns).ok_or(Error::NoMemory(pid))?;
-        let record = Record::create(&path, is_packed(&path), t).map_err(|source| Error::CannotWrite { path, source })?;
+        let record = Record::create(&path, is_packed(&path), t).map_err(|why| Error::CannotWrite { path, why })?;
         let mut new = Self {
             pid,
             start_ticks: stat.start_ticks,
@@ -295,7 +296,7 @@ impl Others {
         let ext = if self.zst { "jsonl.zst" } else { "jsonl" };
         let names = [format!("{pid}.{ext}")].into_iter().chain((2..100).map(|n| format!("{pid}.{n}.{ext}")));
         names.map(|n| self.folder.join(n)).find_map(|path| match Watched::open(pid, stat, path, settings) {
-            Err(Error::CannotWrite { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => None,
+            Err(Error::CannotWrite { why, .. }) if why.kind() == io::ErrorKind::AlreadyExists => None,
             other => Some(other.ok()),
         })?
     }

@@ -3,9 +3,9 @@
 use super::lines::{Line, Lines};
 use crate::launch::locate::{self, Found};
 use crate::launch::notices::Notices;
-use crate::launch::outside;
 use crate::launch::rules::{Plain, Rules};
 use crate::launch::side::{self, SideFile, Whose};
+use crate::launch::{outside, proc};
 use memchr::memchr;
 use regex::bytes::RegexSet;
 use serde_json::{Value, json};
@@ -67,8 +67,10 @@ impl Book {
     /// Notes facts, edges with what was live when they were found.
     fn note(&mut self, facts: Vec<Value>) {
         self.look();
-        let seen = self.found.as_ref().filter(|_| facts.iter().any(|f| f["type"] == "edge")).and_then(Found::look);
-        self.waiting.extend(facts.into_iter().map(|fact| side::with_seen(fact, seen)));
+        let edges = facts.iter().any(|f| f["type"] == "edge");
+        let seen = self.found.as_ref().filter(|_| edges).and_then(Found::look);
+        let resident = self.pid.filter(|_| edges).and_then(proc::resident);
+        self.waiting.extend(facts.into_iter().map(|fact| side::with_seen(fact, seen, resident)));
         self.write();
     }
 

@@ -7,11 +7,13 @@ use super::*;
 pub struct Ended {
     pub end: Option<End>,
     pub outside: Option<Value>,
-    pub children: Vec<(String, u32)>,
+    pub children: Vec<Child>,
     /// Children in all; `children` holds the first of them.
     pub child_count: u64,
-    /// Said that it is about to become another image.
-    pub exec_announced: bool,
+    /// Those of which it heard that a signal had ended them, when, and which.
+    pub killed_children: Vec<(u32, u64, i32)>,
+    /// Said that it is about to become another image, and was not seen after that.
+    pub exec_announced: Option<Child>,
     pub notes: Vec<String>,
     /// Recording was lowered: the trace neared its cap, or could not be written any more.
     pub lowered: Vec<Lowered>,

@@ -2,6 +2,7 @@
 
 use super::{BYTES_MAX, PhaseBook};
 use crate::trace::glance::Seen;
+use crate::trace::marks::Resident;
 
 /// What is followed beside the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,12 @@ impl PhaseBook {
         self.stretch(t, seen);
         self.look = Some(seen);
         seen.live.saturating_add(self.inherited)
+    }
+
+    /// A look at resident memory at an edge, as the process itself looks at its own.
+    pub fn resident(&mut self, t: u64, now: &Resident) {
+        self.note(Metric::Rss, t, now.rss);
+        self.note(Metric::Hwm, t, now.hwm);
     }
 
     /// A line of counts, as a look: it ends the stretch of those before it.

@@ -1,7 +1,7 @@
 //! Peak, heap and mappings of one run.
 
 use super::{Page, peak_resident};
-use crate::analyze::report::{AtPeak, EndKind, Mode, Run};
+use crate::analyze::report::{AtPeak, EndKind, Job, Mode, Run};
 use crate::output::table::Table;
 use crate::output::units::{count, iec, iec_signed, percent, seconds};
 
@@ -9,14 +9,15 @@ use crate::output::units::{count, iec, iec_signed, percent, seconds};
 const AGREE_WITHIN: f64 = 0.05;
 const FUNCTIONS_SHOWN: usize = 4;
 
-pub fn all(page: &mut Page, run: &Run) {
-    resident(page, run);
+/// `job`: where the run is all of it.
+pub fn all(page: &mut Page, run: &Run, job: Option<&Job>) {
+    resident(page, run, job);
     heap(page, run);
     python(page, run);
     maps(page, run);
 }
 
-fn resident(page: &mut Page, run: &Run) {
+fn resident(page: &mut Page, run: &Run, job: Option<&Job>) {
     let r = &run.rss;
     let top = peak_resident(run);
     if top == 0 {
@@ -26,13 +27,24 @@ fn resident(page: &mut Page, run: &Run) {
     // The time is that of the largest sample: it says when only where that is (nearly) the peak.
     let sampled = top as f64 * (1.0 - AGREE_WITHIN) <= r.peak_bytes.0 as f64;
     let at = r.peak_at_s.filter(|_| sampled).map(|t| format!(" at {}", seconds(t))).unwrap_or_default();
-    page.say("RESIDENT", format!("peak {}{at}", iec(top)));
+    let least = if r.lower_bound { " at least" } else { "" };
+    page.say("RESIDENT", format!("peak {}{least}{at}", iec(top)));
+    if r.lower_bound {
+        let when = r.end_at_s.map(|t| format!(" after {}", seconds(t))).unwrap_or_default();
+        let most = r.at_most_bytes.map(|b| format!("; at most {}, the kernel says of it and what it waited for", iec(b.0)));
+        page.warn("", format!("nobody looked{when}: it may have had more at its end{}", most.unwrap_or_default()));
+    }
     if let Some(p) = &r.at_peak {
         page.block("", composition(p, run.heap.inherited_bytes.0 > 0));
     }
     growth(page, run);
     cross_check(page, run);
     limits(page, run, top);
+    if let Some(job) = job {
+        let least = if job.request_lower_bound { " at least" } else { "" };
+        let of = if job.request_mem_bytes.0 > top + top / 5 + (2 << 20) { "the most that it can have had" } else { "the peak" };
+        page.say("", format!("ask for {}{least} to run it in a job: {of} and 10 %", iec(job.request_mem_bytes.0)));
+    }
     page.gap();
 }
 

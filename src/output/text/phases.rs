@@ -13,6 +13,7 @@ use crate::output::units::{count, iec, iec_signed, percent, seconds};
 use std::collections::HashSet;
 
 const PHASES_SHOWN: usize = 12;
+const MARKS_SHOWN: usize = 8;
 /// Of the process's own (source `process`), and from which share of the run's time or peak on, seconds and bytes at least.
 const OWN_SHOWN: usize = 4;
 const OWN_SHARE: f64 = 0.05;
@@ -39,7 +40,8 @@ const FIRST: [Column; 4] = [
     ("left behind", |p| p.heap_persistent_bytes.map(iec_signed)),
 ];
 
-const MORE: [Column; 10] = [
+const MORE: [Column; 11] = [
+    ("for one", |p| p.per_unit.as_ref().map(|u| format!("{}{}{}", seconds(u.median_s), if u.unit.is_empty() { "" } else { "/" }, u.unit))),
     ("meanwhile", |p| bytes(p.heap_transient_bytes)),
     ("RSS peak", |p| bytes(p.rss_peak_bytes)),
     ("GPU peak", |p| bytes(p.gpu_peak_bytes)),
@@ -86,6 +88,23 @@ pub fn all(page: &mut Page, whose: &Whose) {
     short_peaks(page, run);
     left(page, &shown, run);
     steps(page, run);
+    whose.others(page);
+    page.gap();
+}
+
+/// Instants that somebody told of.
+pub fn marks(page: &mut Page, whose: &Whose) {
+    let all = &whose.run.marks;
+    if all.is_empty() {
+        return;
+    }
+    let told = all.iter().take(MARKS_SHOWN).map(|m| format!("`{}` at {}", m.name, seconds(m.t_s)));
+    let rest = all.len().saturating_sub(MARKS_SHOWN);
+    let told: Vec<String> = told.chain((rest > 0).then(|| format!("and {} later ones (all in --json)", count(rest as u64)))).collect();
+    let mut sources: Vec<&str> = all.iter().map(|m| m.source).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    page.say("MARKS", format!("{} (told by {}){}: {}", count(all.len() as u64), sources.join(", "), whose.said(), told.join(", ")));
     whose.others(page);
     page.gap();
 }
@@ -169,8 +188,9 @@ fn left(page: &mut Page, shown: &[&Phase], run: &Run) {
     let about = if left.stderr_bytes > 0.5 { format!(" ± {}", iec(left.stderr_bytes.round() as u64)) } else { String::new() };
     let name = p.path.join("/");
     let line = format!(
-        "`{name}` left {}{about}, {} of it by {who} (--sites --phase {} --left)",
+        "`{name}` left {}{about}{}, {} of it by {who} (--sites --phase {} --left)",
         iec(left.bytes.0),
+        if p.source == "auto" { "" } else { " of what it allocated itself" },
         percent(top.bytes.0 as f64, left.bytes.0 as f64),
         shell::quoted(&name)
     );
@@ -184,7 +204,8 @@ fn steps(page: &mut Page, run: &Run) {
         if s.leaks {
             let growth = p.growth_per_count_bytes.unwrap_or(0.0);
             let line = format!(
-                "`{}` grows by {} each time ({} to {} with 95 % confidence), {} in {} times: a leak, though its end may free it",
+                "`{}` grows by {} each time ({} to {} with 95 % confidence), {} in {} times: a leak, though its end may free it; \
+                 then it is in nothing that is live at the end",
                 p.name,
                 iec_signed(growth as i64),
                 iec_signed(s.growth_low_bytes as i64),

@@ -1,13 +1,14 @@
 //! The job as a tree of processes, and the threads of one run.
 
 use super::{Page, ended, peak_resident};
-use crate::analyze::report::{Report, Run};
+use crate::analyze::report::{Job, NotRecorded, Report, Run};
 use crate::output::table::{Table, cut};
 use crate::output::units::{count, iec, percent};
 use std::collections::{BTreeMap, HashSet};
 
 const PROCESSES_SHOWN: usize = 8;
 const THREADS_SHOWN: usize = 5;
+const NAMES_SHOWN: usize = 4;
 const COMMAND_WIDTH: usize = 44;
 /// About what stands in front of the command.
 const OTHER_COLUMNS: usize = 48;
@@ -16,9 +17,10 @@ pub fn job(page: &mut Page, report: &Report, shown: Option<&Run>) {
     let j = &report.job;
     let ranks = if j.ranks > 0 { format!(", {} ranks", j.ranks) } else { String::new() };
     let hosts = if j.hosts > 1 { format!(" on {} hosts", j.hosts) } else { String::new() };
+    let least = if j.request_lower_bound { " at least" } else { "" };
     let line = format!(
-        "{} processes{ranks}{hosts}; peak {} resident at once; ask for {}",
-        count(j.processes),
+        "{}{ranks}{hosts}; peak {} resident at once; ask for {}{least}",
+        some(j.processes, "process", "processes"),
         iec(j.peak_bytes.0),
         iec(j.request_mem_bytes.0)
     );
@@ -28,8 +30,61 @@ pub fn job(page: &mut Page, report: &Report, shown: Option<&Run>) {
     }
     let tree = tree(report, shown, page.room());
     page.block("", tree);
+    not_recorded(page, j);
     page.block("", gpus(report));
     page.gap();
+}
+
+fn some(n: u64, one: &str, more: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { more })
+}
+
+/// Who ran without a trace, and what is known of it.
+fn not_recorded(page: &mut Page, job: &Job) {
+    let all = &job.not_recorded;
+    let cleared = "started with an environment without LD_PRELOAD";
+    let absent = "without a trace here: static, set-user-id or excluded programs, or in a file that was not given";
+    for (why, said) in [("environment", cleared), ("no trace", absent)] {
+        let of: Vec<&NotRecorded> = all.iter().filter(|n| n.why == why).collect();
+        if !of.is_empty() {
+            let n = some(of.len() as u64, "process was", "processes were");
+            page.warn("missing", format!("{n} not recorded, {said}: {}", names(&of)));
+        }
+    }
+    let more = job.not_recorded_total.saturating_sub(all.len() as u64);
+    if more > 0 {
+        page.warn("missing", format!("{} more were not recorded", count(more)));
+    }
+    let unknown: Vec<&NotRecorded> = all.iter().filter(|n| n.peak_bytes.is_none()).collect();
+    if unknown.len() < all.len() {
+        page.say("", "what was seen from outside is in what to ask for");
+    }
+    if !unknown.is_empty() {
+        let most = unknown.iter().map(|n| n.at_most_bytes).collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
+        let most = most.map_or("`memshim run` sees it".into(), |b| format!("none had more than {}, by what was waited for", iec(b.0)));
+        page.say("", format!("nobody saw the memory of {} from outside: {most}", some(unknown.len() as u64, "process", "processes")));
+    }
+}
+
+/// Programs, those with most memory first.
+fn names(of: &[&NotRecorded]) -> String {
+    let mut all: Vec<(&str, Vec<&NotRecorded>)> = Vec::new();
+    for one in of {
+        let name = one.program.as_deref().unwrap_or("a program");
+        match all.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, same)) => same.push(one),
+            None => all.push((name, vec![one])),
+        }
+    }
+    let told = all.iter().take(NAMES_SHOWN).map(|(name, same)| {
+        let who =
+            if let [one] = same[..] { format!("{name} ({}", one.pid) } else { format!("{} times {name} (", count(same.len() as u64)) };
+        let most = same.iter().filter_map(|n| n.peak_bytes).max().map(|b| format!("peak {}", iec(b.0)));
+        let between = if same.len() == 1 && most.is_some() { ", " } else { "" };
+        (who + between + &most.unwrap_or_default() + ")").replace(" ()", "")
+    });
+    let rest = all.len().saturating_sub(NAMES_SHOWN);
+    told.chain((rest > 0).then(|| format!("{rest} more programs"))).collect::<Vec<_>>().join(", ")
 }
 
 /// The processes with the highest peaks in the order of the tree; the images of one process are one line, that of its highest.
@@ -46,13 +101,16 @@ fn tree(report: &Report, shown: Option<&Run>, room: usize) -> Vec<String> {
         let pid = format!("{}{}{rank}{}", "  ".repeat(p.depth.min(8)), p.biggest.pid, if here { " *" } else { "" });
         let command = cut(&p.biggest.command.join(" "), COMMAND_WIDTH.min(room.saturating_sub(OTHER_COLUMNS)));
         let heap = p.biggest.heap.get().map_or("–".into(), |heap| iec(heap.peak_bytes.0));
-        t.row([pid, iec(p.peak), heap, short_end(p.last), command]);
+        let least = if p.least { "≥ " } else { "" };
+        t.row([pid, format!("{least}{}", iec(p.peak)), heap, short_end(p.last), command]);
     }
     let mut lines = t.lines();
     if processes.len() > kept.len() {
         lines.push(format!("and {} with lower peaks (all in --json)", count((processes.len() - kept.len()) as u64)));
     }
-    lines.push("* shown below".into());
+    if processes.len() > 1 {
+        lines.push("* shown below".into());
+    }
     lines
 }
 
@@ -88,6 +146,8 @@ fn gpus(report: &Report) -> Vec<String> {
 struct Process<'a> {
     depth: usize,
     peak: u64,
+    /// That is what was seen of it: it went on after the last look.
+    least: bool,
     /// The image with the highest peak, and the last one.
     biggest: &'a Run,
     last: &'a Run,
@@ -100,6 +160,7 @@ fn processes(runs: &[Run]) -> Vec<Process<'_>> {
     for r in runs {
         if let Some(p) = place.get(&(r.host.as_str(), r.pid)).filter(|_| r.exec > 0).and_then(|&i| all.get_mut(i)) {
             p.last = r;
+            p.least |= r.rss.lower_bound;
             if peak_resident(r) > p.peak {
                 (p.peak, p.biggest) = (peak_resident(r), r);
             }
@@ -107,7 +168,7 @@ fn processes(runs: &[Run]) -> Vec<Process<'_>> {
         }
         let depth = place.get(&(r.host.as_str(), r.ppid)).map_or(0, |&i| all[i].depth + 1);
         place.insert((r.host.as_str(), r.pid), all.len());
-        all.push(Process { depth, peak: peak_resident(r), biggest: r, last: r });
+        all.push(Process { depth, peak: peak_resident(r), least: r.rss.lower_bound, biggest: r, last: r });
     }
     all
 }

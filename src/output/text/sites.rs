@@ -49,11 +49,25 @@ pub fn owners(page: &mut Page, run: &Run) {
     if !leaks.is_empty() {
         let one = |o: &&Owner| format!("{} by {}", estimated(o.leaked_bytes.0, o.leaked_stderr_bytes), name(&o.frame));
         let who: Vec<String> = leaks.iter().take(LEAKS_SHOWN).map(one).collect();
-        page.say("", format!("live at the end {}: {}", estimated(leaked.0, sums.unsuppressed_stderr_bytes), who.join(", ")));
+        let end = estimated(leaked.0, sums.unsuppressed_stderr_bytes);
+        page.say("", format!("live at the end {end}{}: {}", beside_heap(run, leaked.0), who.join(", ")));
     }
     shares(page, sums);
     problems(page, sums);
     page.gap();
+}
+
+/// Why what call sites have live at the end is not what HEAP says, where it is not.
+fn beside_heap(run: &Run, leaked: u64) -> String {
+    let (sums, heap) = (&run.sites_total, &run.heap);
+    let whole = heap.leaked_bytes.unwrap_or(heap.live_bytes).0;
+    if sums.memory != "heap" || iec(whole) == iec(leaked) {
+        String::new()
+    } else if sums.suppressed_bytes.0 > 0 {
+        format!(" without known leaks, of {} in HEAP", iec(whole))
+    } else {
+        format!(" by the recorded calls (HEAP counts {})", iec(whole))
+    }
 }
 
 fn instant(run: &Run) -> String {

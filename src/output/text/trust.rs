@@ -60,6 +60,8 @@ fn own(page: &mut Page, run: &Run) {
     let bytes = |key: &str| own[key].as_u64().unwrap_or(0);
     let sum = ["spool", "private", "table", "code"].iter().fold(0u64, |sum, key| sum.saturating_add(bytes(key)));
     if sum > 0 {
-        page.say("own", format!("memshim itself used {} in the process ({} for the table of live blocks)", iec(sum), iec(bytes("table"))));
+        let resident = own["table_resident"].as_u64().filter(|r| *r < bytes("table")).map(|r| format!(", of which {} in memory", iec(r)));
+        let table = format!("{} for the table of live blocks{}", iec(bytes("table")), resident.unwrap_or_default());
+        page.say("own", format!("memshim itself used {} in the process ({table})", iec(sum)));
     }
 }
