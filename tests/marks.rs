@@ -72,7 +72,9 @@ fn marks_of_a_process_lie_beside_its_trace_with_their_times() {
     let header: Value = serde_json::from_str(std::fs::read_to_string(dir.join("t.jsonl")).unwrap().lines().next().unwrap()).unwrap();
     assert!(all.iter().all(|l| l["pid"] == header["pid"] && l["start_ticks"] == header["start_ticks"] && l["source"] == "mark"));
     // What it had resident, and a waiting program's own exact counts; an instant needs none.
-    assert!(all[1..].iter().all(|l| l["resident"]["rss"].as_u64() > Some(0) && l["resident"]["hwm"].as_u64() >= l["resident"]["rss"].as_u64()));
+    assert!(
+        all[1..].iter().all(|l| l["resident"]["rss"].as_u64() > Some(0) && l["resident"]["hwm"].as_u64() >= l["resident"]["rss"].as_u64())
+    );
     let screen = Command::new(memshim()).arg("analyze").arg(dir.join("t.jsonl")).env("LC_ALL", "C.UTF-8").output().unwrap();
     let screen = lossy(&screen.stdout);
     let marks = screen.lines().find(|l| l.starts_with("MARKS ")).unwrap_or_else(|| panic!("{screen}"));

@@ -253,7 +253,8 @@ fn who_held_the_memory_at_the_peak_of_a_phase_can_be_asked() {
     }
     let screen = |unit: &str| {
         let mut command = Command::new(support::memshim());
-        let out = command.args(["analyze", "--units", unit]).arg(dir.join("trace.jsonl")).env("LC_ALL", "C.UTF-8").output().expect("memshim");
+        let out =
+            command.args(["analyze", "--units", unit]).arg(dir.join("trace.jsonl")).env("LC_ALL", "C.UTF-8").output().expect("memshim");
         (lossy(&out.stdout), lossy(&out.stderr))
     };
     let (text, said) = screen("4 atoms");

@@ -3,12 +3,15 @@
 //! environment has none ([`mod@file`]). Kept in memory for forked children.
 
 mod file;
+mod said;
 
 use crate::elf::weak_symbol;
 use crate::text::Text;
 use core::ffi::{CStr, c_char};
-use memshim_format::settings::{FILE, Key, Keys, OF_RUN, RUN};
+use memshim_format::settings::{FILE, Key, Keys, RUN};
 use memshim_format::value::{bytes, glob, globs, interval};
+use said::{complain, place, short};
+pub use said::{complaints, notes};
 
 /// Recording modes, as stored in a [`crate::lane::Hot`]. 0 is a lane not set up.
 pub const FAST: u32 = 1;
@@ -182,8 +185,8 @@ pub fn read() {
                         if let Some(key) = Key::of_variable(name) {
                             set.add(key);
                             setting(key, value, From::Variable, &mut texts);
-                        } else if name.starts_with(OURS) && !is_of_others(name) {
-                            no_such(name);
+                        } else {
+                            said::no_setting(name);
                         }
                     }
                 }
@@ -201,27 +204,6 @@ pub fn read() {
         expand(texts.out);
         memory.give_back();
     }
-}
-
-/// What the variables of memshim begin with.
-const OURS: &[u8] = b"MEMSHIM_";
-
-/// Variables that others read: the command, scripts, tests.
-const OF_OTHERS: [&[u8]; 6] = [b"SHIM", b"PYTHON", b"CATALYST_PYTHON", b"TARGET_DIR", b"CUPTI_INCLUDE", b"BIN"];
-
-fn is_of_others(name: &[u8]) -> bool {
-    name.strip_prefix(OURS).is_some_and(|rest| rest.starts_with(b"TEST_") || OF_OTHERS.contains(&rest))
-}
-
-/// A variable that is nobody's: most likely a slip of the pen.
-fn no_such(name: &[u8]) {
-    complain(|t| {
-        t.bytes(short(name)).str(" is no setting and has no effect; settings are MEMSHIM_ and one of CONFIG");
-        for key in Key::ALL {
-            t.str(", ").bytes(key.variable().as_bytes().strip_prefix(OURS).unwrap_or(b""));
-        }
-        t.str(".");
-    });
 }
 
 impl Texts<'_> {
@@ -310,58 +292,6 @@ unsafe fn setting<'a>(key: Key, value: &'a [u8], from: From, texts: &mut Texts<'
             let rules = matches!(key, Key::PhasePy | Key::PhaseSym);
             t.str(if rules { ". What is no such rule is left out." } else { ". The default is used." });
         });
-    }
-}
-
-/// The file and the line that something is said of.
-fn place<'a>(t: &'a mut Text, path: &[u8], line: u32) -> &'a mut Text {
-    t.str(FILE).str("=").bytes(path).str(", line ").num(line as u64).str(": ")
-}
-
-/// As much of a text as is told.
-fn short(text: &[u8]) -> &[u8] {
-    text.get(..text.len().min(80)).unwrap_or(text)
-}
-
-/// A line about what can't be used, to be said once stderr is known; one for which there is no room is left out. One thread.
-fn complain(say: impl FnOnce(&mut Text)) {
-    // SAFETY: one thread.
-    let c = unsafe { &mut *(&raw mut CONFIG) };
-    let Some(room) = c.complaints.get_mut(c.complained..) else { return };
-    let len = room.len();
-    let mut t = Text::over(room);
-    t.str("memshim: ");
-    say(&mut t);
-    t.str("\n");
-    if t.len() < len {
-        c.complained += t.len();
-    }
-}
-
-/// The lines about what could not be used.
-pub fn complaints() -> &'static [u8] {
-    // SAFETY: written at the start only.
-    let c = unsafe { &*(&raw const CONFIG) };
-    c.complaints.get(..c.complained).unwrap_or(b"")
-}
-
-/// What the report is to say of settings, piece by piece: what could not be used, and, `first` of a run, what nobody uses.
-pub fn notes(first: bool, mut say: impl FnMut(&[&[u8]])) {
-    for line in complaints().split(|c| *c == b'\n').filter_map(|line| line.strip_prefix(b"memshim: ")) {
-        say(&[line]);
-    }
-    // SAFETY: written at the start only.
-    let c = unsafe { &*(&raw const CONFIG) };
-    if c.under_run || !first {
-        return;
-    }
-    for key in Key::ALL.iter().copied() {
-        if c.of_run.has(key) {
-            say(&[key.variable().as_bytes(), OF_RUN.as_bytes()]);
-        }
-        if c.of_run_in_file.has(key) {
-            say(&[FILE.as_bytes(), b": ", key.name().as_bytes(), OF_RUN.as_bytes()]);
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! One image of one process: every line it wrote, taken in one after another, then what they amount to ([`end`]).
 
+mod children;
 mod end;
 
 pub use end::{Ended, ImageEnd};
@@ -24,7 +25,7 @@ use super::threads::{ThreadBook, ThreadUse};
 use super::timeline::{Series, Timeline};
 use super::units::{Bytes, Nanos};
 use crate::trace::gpurow::GpuRow;
-use crate::trace::line::{Child, End, Header, Line, Lowered, Python, Rss, Thread};
+use crate::trace::line::{End, Header, Line, Lowered, Python, Rss, Thread};
 use crate::trace::marks::Facts;
 use crate::trace::recover;
 
@@ -71,8 +72,6 @@ pub struct Image {
 
 /// Children and notes remembered one by one.
 const LISTED: usize = 10_000;
-/// Between the announcement of an exec and the end of the image, ns, at most.
-const EXEC_TAKES: u64 = 50_000_000;
 
 impl Image {
     /// Begins with its header.
@@ -291,10 +290,7 @@ impl Image {
         if rss.rss == 0 {
             return;
         }
-        // The exec failed. One that succeeds can have a look between its announcement and the end of the image's other threads.
-        if self.end.exec_announced.as_ref().is_some_and(|exec| rss.t > exec.t.saturating_add(EXEC_TAKES)) {
-            self.end.exec_announced = None;
-        }
+        self.lives_at(rss.t);
         if risen {
             self.timeline.note(rss.t, Series::Rss, rss.hwm);
         }
@@ -364,34 +360,6 @@ impl Image {
     /// The live heap, of a balance of this process alone.
     fn with_inherited(&self, live: i64) -> Bytes {
         Bytes::of_balance(live.saturating_add(self.inherited))
-    }
-
-    fn read_child(&mut self, child: Child) {
-        self.at(child.t);
-        if child.how == "exec" {
-            self.end.exec_announced = Some(child);
-            return;
-        }
-        if child.how == "ended" {
-            if self.end.killed_children.len() < LISTED {
-                self.end.killed_children.extend(child.signal.map(|signal| (child.pid, child.t, signal)));
-            }
-            return;
-        }
-        let known = |c: &Child| (&c.how, c.pid) == (&child.how, child.pid);
-        // A spool can say again what the trace holds.
-        if self.end.recovered && self.end.children.iter().rev().take(1000).any(known) {
-            return;
-        }
-        // It tried one program after another.
-        if let Some(last) = self.end.children.last_mut().filter(|c| child.how == "vfork" && known(c)) {
-            *last = child;
-            return;
-        }
-        self.end.child_count += 1;
-        if self.end.children.len() < LISTED {
-            self.end.children.push(child);
-        }
     }
 
     /// Whether its process is still there.

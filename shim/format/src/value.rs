@@ -24,7 +24,7 @@ pub fn bytes(text: &[u8]) -> Option<u64> {
     scaled(number, UNITS.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name))?.1)
 }
 
-/// A length of time in nanoseconds, not 0: `100ms`, `1s`, `250us`, `0.5s`, `2m`.
+/// A length of time in nanoseconds, not 0: `100ms`, `1s`, `250us`, `0.5s`, `2m`, `1h`.
 pub fn nanoseconds(text: &[u8]) -> Option<u64> {
     let (number, unit) = split(text);
     let factor = match unit {
@@ -33,6 +33,7 @@ pub fn nanoseconds(text: &[u8]) -> Option<u64> {
         b"ms" => 1_000_000,
         b"s" => 1_000_000_000,
         b"m" | b"min" => 60_000_000_000,
+        b"h" => 3_600_000_000_000,
         _ => return None,
     };
     scaled(number, factor).filter(|n| *n > 0)
@@ -133,7 +134,7 @@ mod tests {
         for bad in ["100", "0ms", "s", "-1s", "0.1ns"] {
             assert_eq!(nanoseconds(bad.as_bytes()), None, "{bad}");
         }
-        assert!(interval(b"10us").is_none() && interval(b"2m").is_some());
+        assert!(interval(b"10us").is_none() && interval(b"2m").is_some() && interval(b"1h").is_some() && interval(b"61m").is_none());
     }
 
     #[test]

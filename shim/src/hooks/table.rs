@@ -64,7 +64,6 @@ macro_rules! for_each_hook {
     fexecve(fd: c_int, argv: *const *const c_char, env: *const *const c_char) -> c_int, exec;
     posix_spawn(pid: *mut c_int, path: *const c_char, acts: *const c_void, attr: *const c_void, argv: *const *const c_char, env: *const *const c_char) -> c_int, process;
     posix_spawnp(pid: *mut c_int, path: *const c_char, acts: *const c_void, attr: *const c_void, argv: *const *const c_char, env: *const *const c_char) -> c_int, process;
-    wait(status: *mut c_int) -> c_int, process;
     wait3(status: *mut c_int, options: c_int, usage: *mut c_void) -> c_int, process;
     waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int, process;
     wait4(pid: c_int, status: *mut c_int, options: c_int, usage: *mut c_void) -> c_int, process;

@@ -1,5 +1,7 @@
 //! Calls that wait for a child: they tell of one that a signal ended. Nobody else sees that of a process that is not the target of `memshim run`.
 //!
+//! Not `wait`: libraries have functions of that name that are something else.
+//!
 //! In assembly, with what an unwinder needs: a thread may be cancelled in them, and what unwinds it then must find its way through.
 
 use super::heap::ready;
@@ -60,7 +62,6 @@ macro_rules! waits {
     };
 }
 waits! {
-    wait, REAL_WAIT, "rdi", status;
     wait3, REAL_WAIT3, "rdi", status;
     waitpid, REAL_WAITPID, "rsi", status;
     wait4, REAL_WAIT4, "rsi", status;

@@ -1,6 +1,7 @@
 //! An image whose lines have all been read.
 
 use super::*;
+use crate::trace::line::Child;
 
 /// What needs no further work at the end.
 #[derive(Clone, Debug, Default)]
