@@ -165,6 +165,9 @@ fn spool() -> Spool {
         &[start(op::THREAD_START, 0, 4250), 5100][..],
         &[start(op::FREE, 0, 0x40), 512, start(op::FREE, 0, 0x5000), 48],
         &[start(op::MMAP, 0, 1), 5200, 65536, 8192, 3 << 32 | 34, 0, start(op::CHILD, 0, 4243), 5300],
+        &[start(op::STARTED, 1 | record::BARE, 4244), 5310],
+        &memshim_format::phase::words(b"cc1")[..6],
+        &[start(op::ENDED, 9, 4244), 5320],
         &[start(op::THREAD_END, 0, 4250), 5400, u64::from_le_bytes(*b"worker\0\0"), 0, 0],
         &[0, 0, 12345],
     ]
@@ -199,9 +202,12 @@ fn hold(report: &Report) {
     assert_eq!((h.allocs, h.frees, h.leaked_bytes.unwrap().0, run.events.unknown_frees), (5, 5, 777, 1));
     assert_eq!((run.events.counted, run.events.recorded, run.events.lost), (9, 9, 0));
     assert_eq!(h.by_function["malloc"].allocs, 4);
-    assert_eq!((run.maps.anon.committed_bytes.0, run.children.count), (8192, 1));
+    assert_eq!((run.maps.anon.committed_bytes.0, run.children.count), (8192, 2));
     assert_eq!(run.threads.iter().map(|t| (t.tid, t.name.as_str())).collect::<Vec<_>>(), [(4250, "worker")]);
     assert_eq!(run.end.kind, EndKind::Killed);
+    let said = report.job.not_recorded.iter().map(|n| (n.pid, n.program.as_deref(), n.why));
+    assert_eq!(said.collect::<Vec<_>>(), [(4243, None, "no trace"), (4244, Some("cc1"), "environment")]);
+    assert_eq!(run.kin.killed.iter().map(|k| (k.0, k.2)).collect::<Vec<_>>(), [(4244, 9)]);
 }
 
 #[test]
