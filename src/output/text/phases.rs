@@ -167,8 +167,9 @@ fn headline(told: &[&Phase]) -> String {
     sources.sort_unstable();
     sources.dedup();
     let by = if sources.is_empty() { "the process itself".to_owned() } else { sources.join(", ") };
+    // Of equals the first.
     let highest =
-        |of: fn(&Phase) -> Option<Bytes>| told.iter().filter_map(|p| Some((of(p)?, p))).max_by_key(|(peak, p)| (*peak, p.path.len()));
+        |of: fn(&Phase) -> Option<Bytes>| told.iter().rev().filter_map(|p| Some((of(p)?, p))).max_by_key(|(peak, p)| (*peak, p.path.len()));
     let (what, found) = match highest(|p| p.heap_peak_bytes) {
         None => ("resident", highest(|p| p.rss_peak_bytes)),
         heap => ("heap", heap),
