@@ -163,6 +163,7 @@ unsafe fn begin() {
                 }
             }
         }
+        crate::phases::process::returned::register();
         start_recording();
         register_exit();
         crate::phases::symbol::first();

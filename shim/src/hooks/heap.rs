@@ -3,6 +3,7 @@
 use crate::config::{FAST, FULL};
 use crate::lane::quick::{self, SETTLED, STACKS};
 use crate::lane::{self, Hot, Malloc, current, on_alloc, on_failed, on_free, on_realloc_begin, on_realloc_end};
+use crate::phases::process::returned;
 use crate::real::REAL;
 use crate::{crowd, init, tls};
 use core::ffi::{c_int, c_void};
@@ -173,6 +174,9 @@ pub unsafe extern "C" fn release_full(p: *mut c_void, func: u32, hot: *mut Hot) 
 
 #[inline(never)]
 unsafe extern "C" fn release_otherwise(p: *mut c_void, func: u32) {
+    if returned::is_note(p) {
+        return;
+    }
     let hot = ready();
     // SAFETY: p is a live block of the program's.
     unsafe {

@@ -72,7 +72,7 @@ exits!(_exit _Exit);
 /// As the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quick_exit(code: c_int) -> ! {
-    ready();
+    exit_begins();
     init::QUICK_CODE.store(code, core::sync::atomic::Ordering::Relaxed);
     // SAFETY: passed on as called; it does not return.
     unsafe {

@@ -1,10 +1,11 @@
-//! What the process does as such, as phases (source `process`): its `main` begins, its Python [`script`] does, and ends, it calls `exit`, its first calls
-//! of the CUDA driver.
+//! What the process does as such, as phases (source `process`): its `main` begins, its Python [`script`] does, and ends, it calls `exit` or its `main` has
+//! [`returned`], its first calls of the CUDA driver.
 //!
 //! The first three are marks, which the reader makes phases of: what was before `main`, from there to the script, what came after `exit`. They
 //! cost a look at the process each, and nothing in between. Not for: what only the reader can know (which children there were).
 
 mod ending;
+pub mod returned;
 pub mod script;
 
 use super::{Look, Source, begin_range, end_range, name, tell_looking};
@@ -32,7 +33,7 @@ fn mark_process(what_happens: &str, look: Look) {
     }
 }
 
-/// The program calls `exit`; in the memory of its parent (`vfork`) nothing is said.
+/// The program calls `exit`, or has returned from `main`; in the memory of its parent (`vfork`) nothing is said.
 pub extern "C" fn exit_begins() {
     // Also where a forked child has done nothing yet: it begins here.
     ready();
