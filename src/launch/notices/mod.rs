@@ -60,6 +60,7 @@ impl Notices {
         ", now ",
         "[__recompiles]",
         "torchdynamo start tracing ",
+        "done compiler function ",
         "torchinductor ",
         "Triton autotuning for function ",
         "finished after ",
