@@ -97,6 +97,45 @@ fn every_number_of_a_phase_is_what_its_program_knows() {
 }
 
 #[test]
+fn what_other_threads_do_meanwhile_is_within_the_bound() {
+    let test = "what_other_threads_do_meanwhile_is_within_the_bound";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let program = support::build("abreast.c", "abreast", &["-pthread", "-Wno-all"]);
+    for mode in ["full", "fast"] {
+        let dir = support::fresh_dir(test);
+        let ran = run(&mut Command::new(&program), &dir, &[("MEMSHIM_MODE", mode)]);
+        assert_eq!(ran.end(), "exit 0");
+        let report = report(&dir);
+        let first = &report["runs"][0];
+        let said: Vec<(String, [i64; 3])> = lossy(&ran.stdout)
+            .lines()
+            .map(|l| {
+                let words: Vec<&str> = l.split('/').collect();
+                (words[0].to_owned(), [1, 2, 3].map(|i| words[i].parse().expect("a number")))
+            })
+            .collect();
+        // What the C library holds for threads and output is not the program's.
+        let alone = phase(first, "alone");
+        let base = number(alone, "heap_begin_bytes") - said[said.len() - 2].1[0];
+        for (name, [begin, end, most]) in &said {
+            let p = phase(first, name);
+            let [off, stays] = ["heap_peak_bound_bytes", "heap_persistent_bound_bytes"].map(|key| number(p, key));
+            let slack = if mode == "full" { 0 } else { 3 * 200 * 48 };
+            assert!((number(p, "heap_peak_bytes") - base - most).abs() <= off + slack, "{mode} {base} {most}: {p}");
+            assert!((number(p, "heap_persistent_bytes") - (end - begin)).abs() <= stays + slack, "{mode} {begin} {end}: {p}");
+            // All that the others can hold.
+            assert!(off < 3 * 200 * 2100 && stays < 2 * 3 * 200 * 2100, "{mode} a bound that says nothing: {p}");
+        }
+        if mode == "full" {
+            let of = ["heap_peak_bound_bytes", "heap_persistent_bound_bytes", "heap_persistent_bytes", "heap_transient_bytes"];
+            assert_eq!(of.map(|key| number(alone, key)), [0, 0, 12345, 0], "nobody else did anything: {alone}");
+        }
+    }
+}
+
+#[test]
 fn a_phase_that_its_process_did_not_survive_is_there() {
     let test = "a_phase_that_its_process_did_not_survive_is_there";
     if support::lacks(test, &[Need::Preload]) {

@@ -178,6 +178,80 @@ fn write(calls: &[Call], arrays: bool, inherited: i64) -> (Vec<u8>, Naive) {
     (w.out, naive)
 }
 
+/// What was true of a phase.
+#[derive(Clone, Copy, Debug)]
+struct Spell {
+    begin: i64,
+    end: i64,
+    most: i64,
+}
+
+/// The same with a phase that begins or ends on its lane before each of the calls at `edges`; what was true of each, by name.
+fn write_phases(calls: &[Call], edges: &[usize]) -> (Vec<u8>, Vec<Spell>) {
+    let mut w = Writer::new(7, "full", "");
+    let mut naive = Naive::default();
+    let (mut live, mut of) = (Vec::new(), HashMap::new());
+    let mut open: HashMap<u32, usize> = HashMap::new();
+    let mut all: Vec<Spell> = Vec::new();
+    let mut t = 2000;
+    for (i, c) in calls.iter().enumerate() {
+        t += c.dt * writer::TICK;
+        if edges.contains(&i) {
+            // Not where stamps are.
+            let at = t + 37;
+            t += writer::TICK;
+            match open.remove(&c.lane) {
+                None => {
+                    open.insert(c.lane, all.len());
+                    all.push(Spell { begin: naive.live, end: 0, most: naive.live });
+                    w.edge(c.lane, at, "begin", all.len() as u32);
+                }
+                Some(which) => {
+                    all[which].end = naive.live;
+                    w.edge(c.lane, at, "end", 0);
+                }
+            }
+        }
+        w.at(c.lane, t, c.stamp);
+        match c.what {
+            What::Free(back) if !live.is_empty() => {
+                let token: Token = live.remove(live.len() - 1 - back % live.len());
+                naive.remove(of[&token], 0);
+                w.free(c.lane, Old::Block(token));
+            }
+            What::Alloc { size, .. } => {
+                let bytes = SIZES[size].0;
+                let kind = w.kind(0, bytes as i64, 0, 0);
+                let token = w.alloc(c.lane, kind, None, None);
+                naive.add(bytes, 0);
+                (live.push(token), of.insert(token, bytes));
+            }
+            _ => {}
+        }
+        open.values().for_each(|which| all[*which].most = all[*which].most.max(naive.live));
+        if c.flush {
+            w.flush();
+        }
+    }
+    w.flush();
+    open.values().for_each(|which| all[*which].end = naive.live);
+    (w.out, all)
+}
+
+/// Each phase's figures are as far from the truth as they say at most. How many of them say that they are exact.
+fn hold_phases(run: &Run, all: &[Spell]) -> Result<usize, TestCaseError> {
+    let mut exact = 0;
+    for p in run.phases.iter().filter(|p| p.source == "api") {
+        let truth = all[p.name[1..].parse::<usize>().unwrap() - 1];
+        let [most, stays] = [p.heap_peak_bound_bytes, p.heap_persistent_bound_bytes].map(|bound| bound.expect("a bound").0);
+        let of = (p, truth);
+        prop_assert!(p.heap_peak_bytes.unwrap().0.abs_diff(truth.most.max(0) as u64) <= most, "{:?}", of);
+        prop_assert!(p.heap_persistent_bytes.unwrap().abs_diff(truth.end - truth.begin) <= stays, "{:?}", of);
+        exact += (most == 0 && stays == 0) as usize;
+    }
+    Ok(exact)
+}
+
 fn hold(run: &Run, naive: &Naive, lanes: u32) -> Result<(), TestCaseError> {
     let unflawed: Vec<_> = run.missing.iter().filter(|m| m.what != "the end").collect();
     prop_assert!(unflawed.is_empty(), "{:?}", unflawed);
@@ -220,6 +294,24 @@ proptest! {
             false => analyze_bytes("trace.jsonl", &bytes, &[24, 100]),
         };
         hold(&report.unwrap().runs[0], &naive, 5)?;
+    }
+
+    #[test]
+    fn phases_of_several_lanes_are_within_their_bounds(
+        calls in calls(4), edges in proptest::collection::vec(any::<prop::sample::Index>(), 0..30)
+    ) {
+        let edges: Vec<usize> = edges.iter().map(|i| i.index(calls.len().max(1))).collect();
+        let (bytes, all) = write_phases(&calls, &edges);
+        let report = analyze_bytes("trace.jsonl", &bytes, &[]).unwrap();
+        hold_phases(&report.runs[0], &all)?;
+    }
+
+    #[test]
+    fn phases_of_one_lane_are_exact(calls in calls(1), edges in proptest::collection::vec(any::<prop::sample::Index>(), 0..30)) {
+        let edges: Vec<usize> = edges.iter().map(|i| i.index(calls.len().max(1))).collect();
+        let (bytes, all) = write_phases(&calls, &edges);
+        let report = analyze_bytes("trace.jsonl", &bytes, &[]).unwrap();
+        prop_assert_eq!(hold_phases(&report.runs[0], &all)?, all.len());
     }
 
     #[test]

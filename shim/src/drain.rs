@@ -53,6 +53,8 @@ enum Stop {
 
 /// When each lane was last seen empty; what comes later is younger.
 static mut SEEN_EMPTY: [u64; LANES_MAX] = [0; LANES_MAX];
+/// When each lane was first seen empty after the events that were read last; 0: not yet. They are no younger.
+static mut EMPTY_AFTER: [u64; LANES_MAX] = [0; LANES_MAX];
 /// Since when a lane is stuck at a zero word; 0 not at all, [`ABANDONED`] when its block holds one that was passed.
 static mut STUCK_SINCE: [u64; LANES_MAX] = [0; LANES_MAX];
 /// A zero word that stays for so long was left by a handler that jumped out of a hook.
@@ -68,6 +70,7 @@ pub fn reset(child: bool) {
         if child {
             order::reset();
             SEEN_EMPTY = [0; LANES_MAX];
+            EMPTY_AFTER = [0; LANES_MAX];
             STUCK_SINCE = [0; LANES_MAX];
         }
         TABLE.reset();
@@ -148,6 +151,10 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
                     Gap::Next => return Stop::More,
                     Gap::Passed => continue,
                     Gap::Wait => {
+                        if read_any {
+                            // Some of it was written after the clock was asked.
+                            EMPTY_AFTER[i as usize % LANES_MAX] = sys::now();
+                        }
                         set_seen_empty(i, now);
                         return Stop::Empty;
                     }
@@ -185,7 +192,10 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
                 room_for -= 1;
             }
             commit(lane, &c);
-            read_any |= done > 0;
+            if done > 0 {
+                read_any = true;
+                EMPTY_AFTER[i as usize % LANES_MAX] = 0;
+            }
             if room(&c) == 0 {
                 lines::flush_group();
                 c = spool::committed(lane);
@@ -199,7 +209,20 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
 
 fn set_seen_empty(i: u32, now: u64) {
     // SAFETY: the lock is held.
-    unsafe { SEEN_EMPTY[i as usize % LANES_MAX] = now };
+    unsafe {
+        SEEN_EMPTY[i as usize % LANES_MAX] = now;
+        let after = &mut EMPTY_AFTER[i as usize % LANES_MAX];
+        if *after == 0 {
+            *after = now;
+        }
+    }
+}
+
+/// A time after all that was read of lane `i`, at `now`.
+pub fn read_until(i: u32, now: u64) -> u64 {
+    // SAFETY: the lock is held.
+    let after = unsafe { EMPTY_AFTER[i as usize % LANES_MAX] };
+    if after == 0 { now } else { after }
 }
 
 fn seen_empty(i: u32) -> u64 {

@@ -5,7 +5,7 @@ use super::report::{Latency, Mark, Mode, PerUnit, Phase, Steps};
 use super::steps::{self, Step, quantile};
 use super::{gpu, heap};
 use crate::model::image::ImageEnd;
-use crate::model::phases::{Instance, Metric, PhasesEnd};
+use crate::model::phases::{HeapOver, Instance, Metric, PhasesEnd};
 use crate::model::units::{Bytes, Nanos};
 use crate::symbols;
 use memshim_format::phase::{SOURCES, Source};
@@ -63,19 +63,37 @@ pub fn marks(image: &ImageEnd) -> Vec<Mark> {
     shown.map(|(t, source, name)| Mark { t_s: Nanos(*t).seconds_since(start), name: name.clone(), source }).collect()
 }
 
-/// The heap when an instance began, when it ended, and at most meanwhile: what is sure and what is possible.
+/// The heap when an instance began, when it ended, and at most meanwhile.
 struct HeapOf {
     begin: i64,
     end: i64,
+    /// Its most, and at least and at most that: what is sure and what is possible.
+    peak: i64,
     lower: i64,
     upper: i64,
+    /// How far off begin and end can be together; `None`: not known.
+    edges_off: Option<i64>,
 }
 
-fn heap_of(p: &PhasesEnd, mode: Mode, i: &Instance) -> HeapOf {
+fn heap_of(p: &PhasesEnd, mode: Mode, i: &Instance, slack: Option<Bytes>) -> HeapOf {
     if mode == Mode::Full
-        && let Some([begin, end, most]) = p.heap.of(i)
+        && let Some(HeapOver { begin, end, most, bounds }) = p.heap.of(i)
     {
-        return HeapOf { begin, end, lower: most, upper: most };
+        // A thread alone has its events in their order.
+        let exact = slack == Some(Bytes(0));
+        let Some([least, possible]) = bounds.filter(|_| !exact) else {
+            return HeapOf { begin, end, peak: most, lower: most, upper: most, edges_off: exact.then_some(0) };
+        };
+        let off = |of: i64, at: usize| (possible[at] - of).max(of - least[at]).max(0);
+        let peak = most.clamp(least[2].min(possible[2]), possible[2]);
+        return HeapOf {
+            begin,
+            end,
+            peak,
+            lower: least[2],
+            upper: possible[2],
+            edges_off: Some(off(begin, 0).saturating_add(off(end, 1))),
+        };
     }
     let live = |edge: u32| p.edges.get(edge as usize).and_then(|e| e.live).unwrap_or_else(|| p.at(Metric::HeapLower, edge));
     let (begin, end) = (live(i.begin), live(i.end));
@@ -85,7 +103,9 @@ fn heap_of(p: &PhasesEnd, mode: Mode, i: &Instance) -> HeapOf {
     let sure = if noted(i.begin) { p.most(Metric::HeapLower, i) } else { begin.max(end) };
     let after = if noted(i.end) { None } else { p.next(Metric::HeapUpper, i.end) };
     let lower = sure.max(begin).max(end);
-    HeapOf { begin, end, lower, upper: p.most(Metric::HeapUpper, i).max(after.unwrap_or(lower)).max(lower) }
+    let upper = p.most(Metric::HeapUpper, i).max(after.unwrap_or(lower)).max(lower);
+    let edges_off = slack.map(|slack| i64::try_from(slack.0).unwrap_or(i64::MAX));
+    HeapOf { begin, end, peak: lower + (upper - lower) / 2, lower, upper, edges_off }
 }
 
 /// The sum of a quantity over all times, where each is known.
@@ -106,18 +126,20 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     let start = Nanos(image.header.mono_ns);
     let t = |edge: u32| Nanos(p.edges.get(edge as usize).map_or(0, |e| e.t));
     let wall = |i: &Instance| (t(i.end) - t(i.begin)).seconds();
-    let heaps: Vec<HeapOf> = times.iter().map(|i| heap_of(p, mode, i)).collect();
-    let middle = |h: &HeapOf| h.lower + (h.upper - h.lower) / 2;
-    let highest = heaps.iter().zip(times).max_by_key(|(h, _)| middle(h));
-    let peak_time = highest.map_or((0.0, 0.0), |(_, i)| (t(i.begin).seconds_since(start), t(i.end).seconds_since(start)));
-    let highest = highest.map(|(h, _)| h);
-    let peak = highest.map_or(0, middle);
-    let bound = heaps.iter().map(|h| h.upper).max().unwrap_or(0).saturating_sub(peak).max(highest.map_or(0, |h| peak - h.lower));
-    // Full mode: what other threads do with small blocks has no time of its own.
+    // What a figure of the process is wrong by without any order of events: nothing where each is one, and one thread's alone.
     let slack = match mode {
-        Mode::Full => (image.counts.lanes.len() < 2).then_some(Bytes(0)),
+        Mode::Full => (image.heap.lanes.max(image.counts.lanes.len()) < 2).then_some(Bytes(0)),
         _ => heap::slack_at_most(image),
     };
+    let heaps: Vec<HeapOf> = times.iter().map(|i| heap_of(p, mode, i, slack)).collect();
+    let highest = heaps.iter().zip(times).max_by_key(|(h, _)| h.peak);
+    let peak_time = highest.map_or((0.0, 0.0), |(_, i)| (t(i.begin).seconds_since(start), t(i.end).seconds_since(start)));
+    let highest = highest.map(|(h, _)| h);
+    let peak = highest.map_or(0, |h| h.peak);
+    let bound = heaps.iter().map(|h| h.upper).max().unwrap_or(0).saturating_sub(peak).max(highest.map_or(0, |h| peak - h.lower));
+    let edges_off = heaps.iter().try_fold(0i64, |sum, h| Some(sum.saturating_add(h.edges_off?)));
+    // What other threads do with small blocks has no time of its own: the windows that it lies in say how far off a figure can be.
+    let slack = if mode == Mode::Full { edges_off.map(|_| Bytes(0)) } else { slack };
     // Of edges from outside only the time is known: what was live then is not known to the byte.
     let known = |edge: u32| p.edges.get(edge as usize).is_some_and(|e| e.live.is_some());
     // Of the process's own there are ends that are the process's.
@@ -130,6 +152,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     let moved = |metric: Metric| Bytes::of_balance(change(metric));
     let has_gpu = image.gpu.is_some();
     let inside = mode != Mode::Watch;
+    let known_heap = inside && image.header.heap_seen != Some(false);
     let usage = |at: usize| {
         sum(times, |i| {
             let of = |edge: u32| p.edges.get(edge as usize)?.usage;
@@ -144,7 +167,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
             begin_s: t(i.begin).seconds_since(start),
             wall_s: wall(i),
             level: h.end,
-            heap_peak: middle(h),
+            heap_peak: h.peak,
             heap_persistent: h.end - h.begin,
         })
         .collect();
@@ -166,14 +189,13 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         latency: latency(all.iter().map(|s| s.wall_s).collect()),
         heap_begin_bytes: inside.then(|| Bytes::of_balance(heaps.first().map_or(0, |h| h.begin))),
         heap_peak_bytes: inside.then(|| Bytes::of_balance(peak)),
-        heap_peak_bound_bytes: slack
-            .filter(|_| inside && image.header.heap_seen != Some(false))
-            .map(|slack| Bytes::of_balance(bound) + slack),
+        heap_peak_bound_bytes: slack.filter(|_| known_heap).map(|slack| Bytes::of_balance(bound) + slack),
         peak_begin_s: peak_time.0,
         peak_end_s: peak_time.1,
         heap_persistent_bytes: inside.then(|| heaps.iter().fold(0i64, |sum, h| sum.saturating_add(h.end.saturating_sub(h.begin)))),
+        heap_persistent_bound_bytes: slack.and(edges_off).filter(|_| known_heap).map(Bytes::of_balance),
         heap_transient_bytes: inside
-            .then(|| heaps.iter().map(|h| Bytes::of_balance(middle(h) - h.begin.max(h.end))).max().unwrap_or_default()),
+            .then(|| heaps.iter().map(|h| Bytes::of_balance(h.peak - h.begin.max(h.end))).max().unwrap_or_default()),
         rss_peak_bytes: rss.map(Bytes::of_balance),
         rss_persistent_bytes: looked_at(Metric::Rss).then(|| change(Metric::Rss)),
         map_peak_bytes: inside.then(|| Bytes::of_balance(most(Metric::Maps))),

@@ -20,6 +20,7 @@ use super::merge::{self, Window};
 use super::phases::{HeapAt, HeapEdge};
 use super::sites::{self, Instant, SiteBook, SitesEnd};
 use super::stacks::Stacks;
+use super::sweep::AtEdge;
 use super::threads::ThreadBook;
 use super::track::{Cut, Peak, Played, Track, is_before};
 use crate::trace::column::Column;
@@ -37,11 +38,19 @@ struct Batch {
     lane: u32,
     steps: Steps,
     windows: Vec<Window>,
+    /// The same where edges of phases split them by their time alone: without that.
+    known: Option<Vec<Window>>,
     foreign: Vec<Ending>,
     handed: Vec<Handover>,
     t1: u64,
     /// Edges of phases in it, and what of the phase was freed straight after each.
     settling: Vec<(u32, i64)>,
+}
+
+impl Batch {
+    fn known(&self) -> &[Window] {
+        self.known.as_deref().unwrap_or(&self.windows)
+    }
 }
 
 /// See the module.
@@ -96,10 +105,14 @@ pub struct HeapEnd {
     pub slack: Option<Peak>,
     pub selected: Option<(Peak, Peak)>,
     pub live_blocks: u64,
+    /// Lanes that had events.
+    pub lanes: usize,
     /// Where allocations have stacks.
     pub sites: Option<SitesEnd>,
     /// At the edges of phases, in the order of the replay.
     pub phases: Vec<HeapAt>,
+    /// What was possible there, in the order of their times, and by how much more blocks whose free was seen before them can matter.
+    pub around_edges: (Vec<AtEdge>, u64),
     /// What phases left behind and needed meanwhile, by path and site; where allocations have stacks.
     pub left: Vec<LeftAt>,
     /// Allocations and edges that were too many for that.
@@ -126,6 +139,7 @@ pub struct Settings<'a> {
 impl Heap {
     pub fn new(settings: &Settings) -> Self {
         let &Settings { tick_ns, inherited, selected, fast, sample, sites, by_thread } = settings;
+        let tick = Some(tick_ns.max(1));
         Heap {
             kinds: KindTable::new(selected, sample),
             sites: sites.map(|instant| SiteBook::new(inherited, instant)),
@@ -134,10 +148,10 @@ impl Heap {
             changes: Vec::new(),
             totals: Totals::default(),
             lanes: Vec::new(),
-            requested: Track::new(inherited, true),
-            usable: Track::new(inherited, false),
-            slack: fast.then(|| Track::new(0, true)),
-            selected: (!selected.is_empty()).then(|| (Track::new(0, true), Track::new(0, true))),
+            requested: Track::new(inherited, tick),
+            usable: Track::new(inherited, None),
+            slack: fast.then(|| Track::new(0, tick)),
+            selected: (!selected.is_empty()).then(|| (Track::new(0, tick), Track::new(0, tick))),
             tick_ns: tick_ns.max(1),
             group: None,
             batches: Vec::new(),
@@ -313,14 +327,19 @@ impl Heap {
         self.recent.drain(..many);
     }
 
-    /// What a lane's batch has of events ended before those of its next one began: where that has a stamp of its own, it says when.
+    /// What a lane's batch has of events ended before those of its next one began: where that has a stamp of its own, it says when, and else the
+    /// first stamp in it does.
     fn end_at_next(&mut self, next: &Ev) {
         let of_lane = self.batches.iter_mut().find(|b| b.lane == next.lane);
-        if let Some(last) = of_lane.and_then(|b| b.windows.last_mut())
-            && next.t0 > last.t0
-        {
-            last.t1 = last.t1.min(next.t0);
-        }
+        let Some(last) = of_lane.and_then(|b| b.windows.last_mut()) else { return };
+        let until = if next.t0 > last.t0 {
+            Some(next.t0)
+        } else {
+            let steps = usize::try_from(next.n).unwrap_or(usize::MAX);
+            let stamps = next.t.values().unwrap_or_default();
+            merge::windows(&stamps, self.tick_ns, steps, next.t0, next.t1).first().map(|w| w.t1)
+        };
+        last.t1 = last.t1.min(until.unwrap_or(u64::MAX)).max(last.t0);
     }
 
     fn end_group(&mut self, sites: usize, threads: &mut ThreadBook) {
@@ -347,15 +366,19 @@ impl Heap {
             threads.played(b.lane, self.requested.level_of(b.lane), &b.steps.requested, &b.handed, (lane.allocs, lane.bytes));
         }
         let play = |track: &mut Track, changes: fn(&Steps) -> &[i64]| {
-            let played: Vec<Played> =
-                batches.iter().map(|b| Played { lane: b.lane, windows: &b.windows, changes: changes(&b.steps) }).collect();
+            let played: Vec<Played> = batches
+                .iter()
+                .map(|b| Played { lane: b.lane, windows: &b.windows, known: b.known(), changes: changes(&b.steps) })
+                .collect();
             track.play(&played, end, || runs.as_slice());
         };
         if cuts.is_empty() {
             play(&mut self.requested, |s| &s.requested);
         } else {
-            let played: Vec<Played> =
-                batches.iter().map(|b| Played { lane: b.lane, windows: &b.windows, changes: &b.steps.requested }).collect();
+            let played: Vec<Played> = batches
+                .iter()
+                .map(|b| Played { lane: b.lane, windows: &b.windows, known: b.known(), changes: &b.steps.requested })
+                .collect();
             self.requested.play_cut(&played, end, &runs, cuts);
         }
         if batches.len() > 1 || self.lanes.len() > 1 {
@@ -366,8 +389,11 @@ impl Heap {
         if let Some(slack) = &mut self.slack {
             let of = |b: &Batch| b.steps.usable.iter().zip(&b.steps.requested).map(|(u, r)| u.wrapping_sub(*r)).collect::<Vec<i64>>();
             let changes: Vec<Vec<i64>> = batches.iter().map(of).collect();
-            let played: Vec<Played> =
-                batches.iter().zip(&changes).map(|(b, c)| Played { lane: b.lane, windows: &b.windows, changes: c }).collect();
+            let played: Vec<Played> = batches
+                .iter()
+                .zip(&changes)
+                .map(|(b, c)| Played { lane: b.lane, windows: &b.windows, known: b.known(), changes: c })
+                .collect();
             slack.play(&played, end, || runs.as_slice());
         }
         if let Some((bytes, count)) = &mut self.selected {
@@ -396,6 +422,7 @@ impl Heap {
         for mut b in batches {
             b.steps.clear();
             b.handed.clear();
+            b.known = None;
             self.settling.extend(b.settling.drain(..));
             self.spare.push(b);
         }
@@ -412,8 +439,9 @@ impl Heap {
         let phases = self.requested.found.iter().map(|f| HeapAt { edge: f.edge, level: f.level, most: f.most, settling: settling(f.edge) });
         let phases = phases.collect();
         let live_blocks = self.lanes.iter().map(|l| l.table.len()).sum();
+        let lanes = self.lanes.iter().filter(|l| l.started).count();
         let selected = self.selected.map(|(bytes, count)| (bytes.finish(), count.finish()));
-        let mut requested = self.requested.finish();
+        let (mut requested, around_edges) = self.requested.finish_with_edges();
         requested.bound = requested.bound.saturating_add_unsigned(self.settled.1);
         let left_crowded = self.left.as_ref().map_or(0, |left| left.crowded);
         let end = HeapEnd {
@@ -423,6 +451,7 @@ impl Heap {
             slack: self.slack.map(Track::finish),
             selected,
             live_blocks,
+            lanes,
             sites: self.sites.map(|mut book| {
                 let count = self.by_thread.as_ref().map_or(sites, ThreadSites::len);
                 book.play_waiting(&self.kinds, &sites::Numbers { count, by_thread: self.by_thread.as_ref() });
@@ -430,6 +459,7 @@ impl Heap {
             }),
             left: self.left.map(PhaseSites::finish).unwrap_or_default(),
             phases,
+            around_edges: (around_edges, self.settled.1),
         };
         (end, self.kinds, self.totals)
     }

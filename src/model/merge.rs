@@ -54,7 +54,19 @@ pub fn split_at_step(windows: &mut Vec<Window>, at: usize, t: u64) {
     }
 }
 
-/// The same at a time, where steps lie on both sides of it.
+/// What comes before step `at` happened before `t`, what follows after: also where the windows around it, whose stamps are rounded, say otherwise.
+pub fn pin_at_step(windows: &mut Vec<Window>, at: usize, t: u64) {
+    split_at_step(windows, at, t);
+    let next = windows.partition_point(|w| w.steps.start < at);
+    for w in windows[..next].iter_mut().rev().take_while(|w| w.t1 > t) {
+        (w.t0, w.t1) = (w.t0.min(t), t);
+    }
+    for w in windows[next..].iter_mut().take_while(|w| w.t0 < t) {
+        (w.t0, w.t1) = (t, w.t1.max(t));
+    }
+}
+
+/// Splits at a time the window that it is in, where steps lie on both sides of it.
 pub fn split_at_time(windows: &mut Vec<Window>, t: u64) {
     if let Some(w) = windows.get(windows.partition_point(|w| w.t1 <= t)).filter(|w| w.t0 <= t) {
         let at = due_until(w, t);
@@ -166,6 +178,18 @@ mod tests {
         split_at_step(&mut w, 0, 0);
         split_at_time(&mut w, 3000);
         assert_eq!(w.len(), 3);
+    }
+
+    #[test]
+    fn what_is_pinned_lies_on_its_side_of_the_instant() {
+        // Stamps are rounded down: the second window begins before the edge that stands before it.
+        let mut w = windows(&[10, 5, 20, 1], 100, 40, 1000, 2000);
+        pin_at_step(&mut w, 10, 1550);
+        pin_at_step(&mut w, 20, 1580);
+        let got: Vec<_> = w.iter().map(|w| (w.steps.clone(), w.t0, w.t1)).collect();
+        assert_eq!(got, [(0..10, 1000, 1500), (10..20, 1550, 1580), (20..30, 1580, 1600), (30..40, 1600, 2000)]);
+        pin_at_step(&mut w, 30, 1570);
+        assert_eq!((w[2].t0, w[2].t1, w[1].t1), (1570, 1570, 1570), "a clock that says otherwise");
     }
 
     #[test]

@@ -111,7 +111,7 @@ mod tests {
         ]);
         let mut of_unnamed = PhaseBook::default();
         unnamed.feed(9, &mut of_unnamed);
-        let end = of_unnamed.finish(Vec::new());
+        let end = of_unnamed.finish(Vec::new(), Default::default());
         let ended: Vec<_> =
             end.instances.iter().map(|i| (end.paths[i.path as usize].names.join("/"), end.edges[i.end as usize].t)).collect();
         assert_eq!(ended, [("scf".to_owned(), 3), ("scf/cycle".to_owned(), 3), ("mp2".to_owned(), 5)]);
@@ -119,7 +119,7 @@ mod tests {
         edges.cut_at(9);
         assert_eq!(edges.last(), None);
         book.close_open(8);
-        let end = book.finish(Vec::new());
+        let end = book.finish(Vec::new(), Default::default());
         let t = |e: u32| end.edges[e as usize].t;
         let all: Vec<_> =
             end.instances.iter().map(|i| (end.paths[i.path as usize].names.join("/"), t(i.begin), t(i.end), i.ended)).collect();

@@ -8,7 +8,7 @@ mod end;
 mod metrics;
 mod structure;
 
-pub use end::{HeapLevels, Path, PhasesEnd};
+pub use end::{HeapLevels, HeapOver, Path, PhasesEnd};
 use metrics::METRICS;
 pub use metrics::Metric;
 

@@ -5,11 +5,24 @@
 //! - `upper`: the maximum over time of Σ (maximum of the window a lane is in), and
 //! - `lower`: the maximum over time of Σ (minimum of it), and, for a window that overlaps no other lane's, its maximum and the rest.
 //!
-//! Windows come group by group and overlap in time across groups, but an event in group g was pushed after group g−2 was written
-//! (each group holds all events read since the one before), so sweeping may go as far as the end of the group before last.
+//! Windows come group by group and overlap in time across groups: rings are read while they are filled, and one reading of full rings is written
+//! as many groups, so what others did at the time of a group can stand many groups further on. What all rings together hold is no more than
+//! [`LAG`] groups or [`WAITING`] windows: sweeping goes as far as the end of the group that so many have come after.
+//!
+//! A lane's windows overlap where a batch ended between two stamps: what is in the first can be as late as what is in the second, so that
+//! one counts with the most and the least of both.
+
+mod edges;
+
+pub use edges::AtEdge;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Groups that the rings can hold: 1,024 blocks of 512 words, with a group for some 500 events at least.
+const LAG: usize = 1024;
+/// Windows that they can hold: an event and its stamp are two words at least.
+const WAITING: u64 = 1 << 18;
 
 /// A window of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,21 +39,42 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, Default)]
 struct LaneNow {
     level: i64,
-    /// The open window's.
+    /// The open window's; with those of the one before where they overlap.
     min: i64,
     max: i64,
     end: i64,
+    /// What it came to in any case, while it was open.
+    sure: i64,
     open: Option<u64>,
-    /// Its events end at this time at the earliest: windows of one lane don't overlap.
-    until: u64,
+    /// When it ends, and how many edges of phases were before it.
+    t1: u64,
+    edges: u64,
+    /// The windows that ended last within one tick: when, minimum, maximum.
+    last: (u64, i64, i64),
+    /// Of the window added last: its begin, end, minimum and maximum.
+    added: (u64, u64, i64, i64),
+}
+
+/// Windows of a lane that wait, in their order.
+type Queue = VecDeque<Waiting>;
+
+/// A window that waits: what of it is another's that it overlaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    /// Number in the order of their coming.
+    number: u64,
+    span: Span,
+    /// Minimum and maximum of both.
+    both: Option<(i64, i64)>,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Sweep {
     lanes: Vec<LaneNow>,
-    /// Begin, number in the order of their coming (windows of one lane that begin at one instant keep it), window.
-    opens: BinaryHeap<Reverse<(u64, u64, Span)>>,
+    /// Of each lane whose windows wait: begin of the next, number in the order of their coming, lane.
+    opens: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    queues: Vec<Queue>,
     added: u64,
     /// End, lane, number of the opening.
     closes: BinaryHeap<Reverse<(u64, u32, u64)>>,
@@ -52,16 +86,22 @@ pub struct Sweep {
     min: i64,
     upper: i64,
     lower: i64,
-    /// Ends of the last two groups.
-    ends: [u64; 2],
+    /// Of the last groups: the latest time in each and those before, and how many windows had come by then.
+    ends: VecDeque<(u64, u64)>,
+    /// Unit of the stamps, ns.
+    tick: u64,
+    /// Swept up to there.
+    now: u64,
+    edges: edges::Edges,
 }
 
 impl Sweep {
-    /// Starts from a level that belongs to no lane.
-    pub fn new(base: i64) -> Self {
+    /// Starts from a level that belongs to no lane; `tick`: unit of the stamps.
+    pub fn new(base: i64, tick: u64) -> Self {
         Sweep {
             lanes: Vec::new(),
             opens: BinaryHeap::new(),
+            queues: Vec::new(),
             added: 0,
             closes: BinaryHeap::new(),
             openings: 0,
@@ -71,107 +111,169 @@ impl Sweep {
             min: base,
             upper: base,
             lower: base,
-            ends: [0; 2],
+            ends: VecDeque::new(),
+            tick,
+            now: 0,
+            edges: edges::Edges::new(base),
         }
     }
 
     /// A window of the group being read.
     pub fn add(&mut self, mut span: Span) {
         let lane = self.lane(span.lane);
-        span.t0 = span.t0.max(lane.until);
+        let (from, until, min, max) = lane.added;
+        span.t0 = span.t0.max(from);
         span.t1 = span.t1.max(span.t0);
-        lane.until = span.t1;
+        let both = (span.t0 < until).then(|| (min.min(span.min), max.max(span.max)));
+        let (least, most) = both.unwrap_or((span.min, span.max));
+        lane.added = (span.t0, span.t1, least, most);
         self.added += 1;
-        self.opens.push(Reverse((span.t0, self.added, span)));
+        let number = self.added;
+        let queue = &mut self.queues[span.lane as usize];
+        if queue.is_empty() {
+            self.opens.push(Reverse((span.t0, number, span.lane)));
+        }
+        queue.push_back(Waiting { number, span, both });
     }
 
     /// The group is complete; none of its windows ends after `t`.
     pub fn end_group(&mut self, t: u64) {
-        let horizon = self.ends[1];
-        self.ends = [self.ends[1], self.ends[1].max(t)];
-        self.run(horizon);
+        let latest = self.ends.back().map_or(t, |(last, _)| t.max(*last));
+        self.ends.push_back((latest, self.added));
+        let added = self.added;
+        while let Some((horizon, then)) = self.ends.front().copied()
+            && (self.ends.len() > LAG || added - then > WAITING)
+        {
+            self.ends.pop_front();
+            self.run(horizon);
+        }
     }
 
-    /// Sweeps what is left; then (lower, upper).
-    pub fn finish(mut self) -> (i64, i64) {
+    /// Sweeps what is left; then (lower, upper), and what was at edges.
+    pub fn finish(mut self) -> ((i64, i64), Vec<AtEdge>) {
         self.run(u64::MAX);
-        (self.lower, self.upper)
+        ((self.lower, self.upper), self.edges.found)
     }
 
     fn lane(&mut self, lane: u32) -> &mut LaneNow {
         let at = lane as usize;
         if self.lanes.len() <= at {
             self.lanes.resize(at + 1, LaneNow::default());
+            self.queues.resize_with(at + 1, Queue::new);
         }
         &mut self.lanes[at]
     }
 
     fn run(&mut self, horizon: u64) {
         loop {
-            let open = self.opens.peek().map(|Reverse((.., s))| *s);
+            let open = self.opens.peek().map(|Reverse((t0, ..))| *t0);
             let close = self.closes.peek().map(|Reverse(c)| *c);
+            if let Some(Reverse((t, ..))) = self.edges.due.peek()
+                && *t <= horizon
+                && open.is_none_or(|t0| *t <= t0)
+                && close.is_none_or(|c| *t <= c.0)
+            {
+                self.pass_edge();
+                continue;
+            }
             match (open, close) {
                 // Windows that only touch may overlap: instants are whole ticks.
-                (Some(span), close) if close.is_none_or(|c| span.t0 <= c.0) => {
-                    if span.t0 > horizon {
+                (Some(t0), close) if close.is_none_or(|c| t0 <= c.0) => {
+                    if t0 > horizon {
                         return;
                     }
-                    self.opens.pop();
-                    self.begin(span);
+                    if let Some(waiting) = self.next_window() {
+                        self.begin(waiting);
+                    }
                 }
                 (_, Some((t, lane, opening))) => {
                     if t > horizon {
                         return;
                     }
                     self.closes.pop();
-                    self.close(lane, opening);
+                    self.close(lane, opening, t);
                 }
                 _ => return,
             }
         }
     }
 
-    fn begin(&mut self, span: Span) {
+    /// Takes the window that begins first.
+    fn next_window(&mut self) -> Option<Waiting> {
+        let Reverse((.., lane)) = self.opens.pop()?;
+        let queue = self.queues.get_mut(lane as usize)?;
+        let window = queue.pop_front();
+        if let Some(next) = queue.front() {
+            self.opens.push(Reverse((next.span.t0, next.number, lane)));
+        }
+        window
+    }
+
+    /// The lanes whose next window begins at `t` or before.
+    fn begin_at(&self, t: u64) -> impl Iterator<Item = u32> {
+        self.opens.iter().filter(move |Reverse((t0, ..))| *t0 <= t).map(|Reverse((.., lane))| *lane)
+    }
+
+    fn begin(&mut self, Waiting { span, both, .. }: Waiting) {
+        self.now = self.now.max(span.t0);
+        let mut sure = span.max;
+        let mut edges = self.edges.passed;
         // At a stamp the lane's level is known: one window ends before the next begins.
         if let Some(before) = self.lane(span.lane).open {
             // Another lane's that begins at this very instant may have come before the one that ends.
-            if self.alone.is_some() && self.opens.iter().any(|Reverse((.., next))| next.lane != span.lane && next.t0 <= span.t0) {
+            if self.alone.is_some() && self.begin_at(span.t0).any(|lane| lane != span.lane) {
                 self.alone = None;
             }
-            self.end(span.lane, before);
+            if both.is_some() {
+                // The one before goes on in this one.
+                let of = *self.lane(span.lane);
+                (sure, edges) = if self.alone == Some(span.lane) { (sure.max(of.sure), edges.min(of.edges)) } else { (sure, edges) };
+                self.alone = None;
+            }
+            self.end(span.lane, before, span.t0);
         }
+        let (least, most) = both.unwrap_or((span.min, span.max));
         self.openings += 1;
         let opening = self.openings;
         self.alone = (self.open == 0).then_some(span.lane);
         self.open += 1;
         let lane = self.lane(span.lane);
         let level = lane.level;
-        *lane = LaneNow { min: span.min, max: span.max, end: span.end, open: Some(opening), ..*lane };
-        self.max = self.max.wrapping_add(span.max.wrapping_sub(level));
-        self.min = self.min.wrapping_add(span.min.wrapping_sub(level));
+        *lane = LaneNow { min: least, max: most, end: span.end, sure, open: Some(opening), t1: span.t1, edges, ..*lane };
+        self.max = self.max.wrapping_add(most.wrapping_sub(level));
+        self.min = self.min.wrapping_add(least.wrapping_sub(level));
         self.closes.push(Reverse((span.t1, span.lane, opening)));
         self.upper = self.upper.max(self.max);
+        self.edges.since[1] = self.edges.since[1].max(self.max);
         // What is known at least is known once all windows that begin at this instant are open.
         if self.opens.peek().is_none_or(|Reverse((t0, ..))| *t0 > span.t0) {
             self.note();
         }
     }
 
-    fn close(&mut self, lane: u32, opening: u64) {
-        self.end(lane, opening);
+    fn close(&mut self, lane: u32, opening: u64, t: u64) {
+        self.now = self.now.max(t);
+        self.end(lane, opening, t);
         self.note();
     }
 
-    fn end(&mut self, lane: u32, opening: u64) {
+    fn end(&mut self, lane: u32, opening: u64, t: u64) {
+        let tick = self.tick;
         let at = self.lane(lane);
         if at.open != Some(opening) {
             return;
         }
         at.open = None;
         at.level = at.end;
-        let LaneNow { min, max, end, .. } = *at;
+        let LaneNow { min, max, end, sure, edges, last, .. } = *at;
+        at.last = if last.0.saturating_add(tick) >= t { (t, last.1.min(min), last.2.max(max)) } else { (t, min, max) };
+        self.edges.closed(t, lane, tick);
         if self.alone == Some(lane) {
-            self.lower = self.lower.max(self.min.wrapping_sub(min).wrapping_add(max));
+            let sure = self.min.wrapping_sub(min).wrapping_add(sure);
+            self.lower = self.lower.max(sure);
+            if edges == self.edges.passed {
+                self.edges.since[0] = self.edges.since[0].max(sure);
+            }
         }
         self.open -= 1;
         self.max = self.max.wrapping_add(end.wrapping_sub(max));
@@ -181,6 +283,8 @@ impl Sweep {
     fn note(&mut self) {
         self.upper = self.upper.max(self.max);
         self.lower = self.lower.max(self.min);
+        let [sure, possible] = self.edges.since;
+        self.edges.since = [sure.max(self.min), possible.max(self.max)];
     }
 }
 
@@ -194,58 +298,87 @@ mod tests {
 
     #[test]
     fn one_lane_is_exact() {
-        let mut s = Sweep::new(10);
+        let mut s = Sweep::new(10, 100);
         s.add(span(0, 0, 5, 0, 100, 40));
         s.add(span(0, 5, 9, 20, 70, 20));
         s.end_group(9);
-        assert_eq!(s.finish(), (110, 110));
+        assert_eq!(s.finish().0, (110, 110));
     }
 
     #[test]
     fn lanes_that_overlap_leave_a_bound_and_lanes_that_do_not_leave_none() {
-        let mut s = Sweep::new(0);
+        let mut s = Sweep::new(0, 100);
         s.add(span(0, 0, 10, 0, 100, 0));
         s.add(span(1, 5, 15, 0, 50, 10));
         s.end_group(15);
-        let (lower, upper) = s.finish();
+        let (lower, upper) = s.finish().0;
         assert_eq!(upper, 150);
         assert!(lower <= 100, "{lower}");
 
-        let mut s = Sweep::new(0);
+        let mut s = Sweep::new(0, 100);
         s.add(span(0, 0, 10, 0, 100, 30));
         s.add(span(1, 11, 15, 0, 80, 10));
         s.end_group(15);
-        assert_eq!(s.finish(), (110, 110));
+        assert_eq!(s.finish().0, (110, 110));
     }
 
     #[test]
     fn windows_of_one_instant_keep_their_order() {
-        let mut s = Sweep::new(0);
+        let mut s = Sweep::new(0, 100);
         s.add(span(0, 5, 5, 0, 1, 1));
         s.add(span(0, 5, 5, 0, 1, 0));
         s.add(span(1, 6, 9, 0, 1, 1));
         s.end_group(9);
-        assert_eq!(s.finish(), (1, 1));
+        assert_eq!(s.finish().0, (1, 1));
     }
 
     #[test]
     fn a_window_that_another_lane_touches_at_its_last_instant_was_not_alone() {
-        let mut s = Sweep::new(0);
+        let mut s = Sweep::new(0, 100);
         s.add(span(0, 5, 5, 0, 3, 3));
         s.add(span(0, 5, 9, 3, 3, 3));
         s.add(span(1, 5, 5, -1, 0, -1));
         s.end_group(9);
-        let (lower, upper) = s.finish();
+        let (lower, upper) = s.finish().0;
         assert!(lower <= 2 && upper == 3, "{lower} {upper}");
     }
 
     #[test]
+    fn what_stands_many_groups_later_can_have_been_at_the_same_time() {
+        let mut s = Sweep::new(0, 100);
+        s.add(span(0, 0, 10, 0, 100, 0));
+        s.end_group(1000);
+        (0..LAG as u64 - 1).for_each(|i| s.end_group(1001 + i));
+        s.add(span(1, 3, 12, 0, 60, 0));
+        s.end_group(3000);
+        assert_eq!(s.finish().0.1, 160);
+    }
+
+    #[test]
+    fn a_window_that_the_next_of_its_lane_begins_in_goes_on_in_that() {
+        // Between two stamps a batch ended: 100 may be as late as 20.
+        let mut s = Sweep::new(0, 100);
+        s.add(span(0, 0, 90, 0, 100, 10));
+        s.add(span(0, 0, 20, 10, 30, 10));
+        s.add(span(1, 15, 18, 0, 50, 0));
+        s.end_group(90);
+        let (lower, upper) = s.finish().0;
+        assert!(upper == 150 && lower <= 100, "{lower} {upper}");
+        // By itself it is as exact as ever.
+        let mut s = Sweep::new(5, 100);
+        s.add(span(0, 0, 90, 0, 100, 10));
+        s.add(span(0, 0, 20, 10, 30, 10));
+        s.end_group(90);
+        assert_eq!(s.finish().0, (105, 105));
+    }
+
+    #[test]
     fn windows_of_neighbouring_groups_overlap() {
-        let mut s = Sweep::new(0);
+        let mut s = Sweep::new(0, 100);
         s.add(span(0, 0, 10, 0, 100, 0));
         s.end_group(10);
         s.add(span(1, 3, 12, 0, 60, 0));
         s.end_group(12);
-        assert_eq!(s.finish().1, 160);
+        assert_eq!(s.finish().0.1, 160);
     }
 }

@@ -2,7 +2,7 @@
 //! their edges and the most between them.
 
 use super::merge::{Run, Window};
-use super::sweep::{Span, Sweep};
+use super::sweep::{AtEdge, Span, Sweep};
 
 /// An edge on its way through the steps of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Found {
 pub struct Played<'a> {
     pub lane: u32,
     pub windows: &'a [Window],
+    /// The same as far as they are known: not split where only a time says so.
+    pub known: &'a [Window],
     pub changes: &'a [i64],
 }
 
@@ -58,14 +60,14 @@ pub struct Peak {
 }
 
 impl Track {
-    /// Starts from `base`, which belongs to no lane.
-    pub fn new(base: i64, bounded: bool) -> Self {
+    /// Starts from `base`, which belongs to no lane; `tick` (ns, of the stamps) where a bound is asked for.
+    pub fn new(base: i64, tick: Option<u64>) -> Self {
         Track {
             level: base,
             peak: base,
             peak_at: 0,
             levels: Vec::new(),
-            sweep: bounded.then(|| Sweep::new(base)),
+            sweep: tick.map(|tick| Sweep::new(base, tick)),
             since: None,
             found: Vec::new(),
         }
@@ -100,6 +102,7 @@ impl Track {
         self.since.get_or_insert(self.level);
         let sum = batches.iter().fold(self.level, |sum, b| sum.wrapping_add(self.play_lane(b).1));
         if let Some(sweep) = &mut self.sweep {
+            cuts.iter().rev().for_each(|cut| sweep.cut(cut.edge, cut.t, cut.place.map(|(batch, _)| batches[batch].lane)));
             sweep.end_group(end);
         }
         let level = self.find_peak(batches, runs, &mut cuts);
@@ -109,6 +112,9 @@ impl Track {
 
     /// An edge after everything that was played.
     pub fn cut_here(&mut self, edge: u32) {
+        if let Some(sweep) = &mut self.sweep {
+            sweep.cut(edge, u64::MAX, None);
+        }
         self.cut(edge, self.level);
     }
 
@@ -125,7 +131,7 @@ impl Track {
         }
         let before = self.levels[lane];
         let (mut level, mut top) = (before, before);
-        for w in b.windows {
+        for w in b.known {
             let (mut min, mut max) = (level, level);
             for d in &b.changes[w.steps.clone()] {
                 level = level.wrapping_add(*d);
@@ -167,13 +173,19 @@ impl Track {
 
     /// The metric as it is at the end of the trace.
     pub fn finish(self) -> Peak {
-        let (mut peak, mut bound) = (self.peak, 0);
+        self.finish_with_edges().0
+    }
+
+    /// The same, and what it can have been at edges and between them.
+    pub fn finish_with_edges(self) -> (Peak, Vec<AtEdge>) {
+        let (mut peak, mut bound, mut edges) = (self.peak, 0, Vec::new());
         if let Some(sweep) = self.sweep {
-            let (lower, upper) = sweep.finish();
+            let ((lower, upper), found) = sweep.finish();
             peak = peak.clamp(lower.min(upper), lower.max(upper));
             bound = upper.saturating_sub(peak).max(peak.saturating_sub(lower));
+            edges = found;
         }
-        Peak { live: self.level, peak, bound, at: self.peak_at }
+        (Peak { live: self.level, peak, bound, at: self.peak_at }, edges)
     }
 }
 

@@ -193,6 +193,16 @@ impl Writer {
         }
     }
 
+    /// A phase of a lane's begins or ends between its events; `name` of a begin is unique, and 0 at an end.
+    pub fn edge(&mut self, lane: u32, t: u64, what: &str, name: u32) {
+        let (group, l) = (self.group, self.lane(lane));
+        let (at, seq) = (l.n, l.seq);
+        if name > 0 {
+            self.line(&format!(r#"{{"type":"phase","ev":[["name",{name},0,"p{name}"]]}}"#));
+        }
+        self.line(&format!(r#"{{"type":"phase","ev":[["{what}",{t},{lane},{group},{at},{seq},"api",{name},0,0]]}}"#));
+    }
+
     /// Events pending in a lane.
     pub fn pending(&self, lane: u32) -> u64 {
         self.lanes.get(lane as usize).map_or(0, |l| l.n)

@@ -99,7 +99,13 @@ unsafe fn batch(t: &mut Text, group: u64, i: u32, lane: *mut Lane, c: &Commit, n
         .field("lane", i as u64)
         .field("n", c.events as u64)
         .field("seq", c.seq0);
-    t.field("t0", c.t0).field("t1", now).str(",\"t\":\"").bytes(ts).str("\",\"k\":\"").bytes(k).str("\"");
+    t.field("t0", c.t0)
+        .field("t1", drain::read_until(i, now).max(c.stamp_ns))
+        .str(",\"t\":\"")
+        .bytes(ts)
+        .str("\",\"k\":\"")
+        .bytes(k)
+        .str("\"");
     // SAFETY: as above.
     let (s, p) = unsafe { (column((&raw const (*lane).s).cast(), c.stacks.s_len), column((&raw const (*lane).p).cast(), c.stacks.p_len)) };
     for (name, column) in [("x", x), ("s", s), ("p", p)] {

@@ -31,13 +31,16 @@ pub struct Phase {
     /// at most the bound, slack of blocks included; so are the others of the heap. They are `null` where the process was only watched from outside,
     /// and of child processes.
     pub heap_peak_bytes: Option<Bytes>,
-    /// `null`: not known.
+    /// So far the peak can be off. In full mode 0 where one thread allocated; where others did near its edges or at once, by what they did in the
+    /// windows of time that are known of them. `null`: not known.
     pub heap_peak_bound_bytes: Option<Bytes>,
     /// When the time with that peak began and ended.
     pub peak_begin_s: f64,
     pub peak_end_s: f64,
     /// What it left behind: live at its ends less live at its begins.
     pub heap_persistent_bytes: Option<i64>,
+    /// So far that can be off, likewise: all its begins and ends together.
+    pub heap_persistent_bound_bytes: Option<Bytes>,
     /// What it needed only meanwhile: its highest peak above what was live both before or after it.
     pub heap_transient_bytes: Option<Bytes>,
     pub rss_peak_bytes: Option<Bytes>,

@@ -11,8 +11,12 @@ impl Heap {
         for e in self.edges.take_until(group, end) {
             let place = place_in(batches, group, &e);
             for (i, b) in batches.iter_mut().enumerate() {
+                let known = b.known.get_or_insert_with(|| b.windows.clone());
                 match place {
-                    Some((batch, step)) if batch == i => merge::split_at_step(&mut b.windows, step, e.t),
+                    Some((batch, step)) if batch == i => {
+                        merge::split_at_step(&mut b.windows, step, e.t);
+                        merge::pin_at_step(known, step, e.t);
+                    }
                     _ => merge::split_at_time(&mut b.windows, e.t),
                 }
             }

@@ -96,7 +96,7 @@ impl Image {
         let (threads, threads_total) = self.threads.finish();
         let maps = self.maps.finish(&mut self.timeline, &mut self.phases);
         let gpu = self.gpu.finish(self.end.last_t.0, &mut self.phases);
-        let phases = self.phases.finish(std::mem::take(&mut heap.phases));
+        let phases = self.phases.finish(std::mem::take(&mut heap.phases), std::mem::take(&mut heap.around_edges));
         self.end.snapshots = thinned(self.end.snapshots, self.snapshots_max);
         ImageEnd {
             header: self.header,

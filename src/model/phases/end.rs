@@ -1,6 +1,7 @@
 //! Phases when all lines have been read: edges in the order of time, names put together, and what each metric was between.
 
 use super::*;
+use crate::model::sweep::AtEdge;
 
 /// Phases at the end.
 #[derive(Default)]
@@ -37,11 +38,28 @@ pub struct HeapLevels {
     /// Where an edge is in that order.
     position: Vec<Option<u32>>,
     settling: Vec<i64>,
+    /// What they can have been at least, and at most.
+    sides: [AtEdges; 2],
+    side_trees: [RangeMax; 2],
+    /// Where an edge is in the order of those.
+    side_position: Vec<Option<u32>>,
+    /// So much more, either way: blocks whose free was seen before they were.
+    unsettled: i64,
+}
+
+/// Requested bytes while an instance was on: when it began, when it ended, and at most meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapOver {
+    pub begin: i64,
+    pub end: i64,
+    pub most: i64,
+    /// Each of the three can have been at least, and at most; `None`: that is not known.
+    pub bounds: Option<[[i64; 3]; 2]>,
 }
 
 impl PhaseBook {
-    /// All lines have been read; `heap` is what the replay found.
-    pub fn finish(self, heap: Vec<HeapAt>) -> PhasesEnd {
+    /// All lines have been read; `heap` is what the replay found, `around` what was possible, and by how much more blocks that settle can matter.
+    pub fn finish(self, heap: Vec<HeapAt>, around: (Vec<AtEdge>, u64)) -> PhasesEnd {
         let mut order: Vec<u32> = (0..self.edges.len() as u32).collect();
         order.sort_by_key(|e| self.edges[*e as usize].t);
         let mut place = vec![0; order.len()];
@@ -60,6 +78,18 @@ impl PhaseBook {
             }
         }
         heap_levels.tree = heap_levels.at.tree();
+        heap_levels.side_position = vec![None; edges.len()];
+        for (at, found) in around.0.iter().enumerate() {
+            for (side, values) in heap_levels.sides.iter_mut().enumerate() {
+                values.level.push(found.level[side]);
+                values.most.push(found.most[side]);
+            }
+            if let Some(position) = place.get(found.edge as usize).and_then(|e| heap_levels.side_position.get_mut(*e as usize)) {
+                *position = Some(at as u32);
+            }
+        }
+        heap_levels.side_trees = [0, 1].map(|side| heap_levels.sides[side].tree());
+        heap_levels.unsettled = i64::try_from(around.1).unwrap_or(i64::MAX);
         let name = |name: Name| match name {
             Name::Number(n) => self.names.get(&n).map_or("(a name without room)".to_owned(), |Named { domain, text, .. }| {
                 if domain.is_empty() { text.clone() } else { format!("{domain}: {text}") }
@@ -118,12 +148,27 @@ impl PhasesEnd {
 }
 
 impl HeapLevels {
-    /// Requested bytes live when an instance began, when it ended, and at most meanwhile; `None` where the replay did not meet its edges.
-    pub fn of(&self, i: &Instance) -> Option<[i64; 3]> {
+    /// `None` where the replay did not meet its edges.
+    pub fn of(&self, i: &Instance) -> Option<HeapOver> {
         let position = |edge: u32| self.position.get(edge as usize).copied().flatten().map(|p| p as usize);
         let (from, to) = (position(i.begin)?, position(i.end)?);
         let level = |at: usize| self.at.level.get(at).copied().unwrap_or(0);
         let settling = self.settling.get(to).copied().unwrap_or(0);
-        Some([level(from), level(to) - settling, self.at.between(&self.tree, from.min(to), to.max(from))])
+        Some(HeapOver {
+            begin: level(from),
+            end: level(to) - settling,
+            most: self.at.between(&self.tree, from.min(to), to.max(from)),
+            bounds: self.bounds(i, settling),
+        })
+    }
+
+    fn bounds(&self, i: &Instance, settling: i64) -> Option<[[i64; 3]; 2]> {
+        let position = |edge: u32| self.side_position.get(edge as usize).copied().flatten().map(|p| p as usize);
+        let (from, to) = (position(i.begin)?, position(i.end)?);
+        Some([0, 1].map(|side| {
+            let (at, more) = (&self.sides[side], if side == 0 { -self.unsettled } else { self.unsettled });
+            let most = at.between(&self.side_trees[side], from.min(to), to.max(from));
+            [at.level[from], at.level[to] - settling, most].map(|v| v.saturating_add(more))
+        }))
     }
 }

@@ -9,7 +9,7 @@ fn name(number: u32, domain: &str, name: &str) -> [PhaseRow; 2] {
 }
 
 fn shown(book: PhaseBook) -> Vec<(String, u64, u64, u64, bool)> {
-    let end = book.finish(Vec::new());
+    let end = book.finish(Vec::new(), Default::default());
     let t = |e: u32| end.edges[e as usize].t;
     end.instances.iter().map(|i| (end.paths[i.path as usize].names.join("/"), t(i.begin), t(i.end), i.inner_ns, i.ended)).collect()
 }
@@ -129,7 +129,7 @@ fn a_look_from_outside_cuts_the_stretch_between_two_lines_of_counts() {
     // Nothing was live before the next edge that was more than after it: it is the edge's own stretch that rose.
     book.outside(250, What::End, "output", "a", Some(&seen(70, 400, 400, 1300)));
     book.counted(300, &seen(80, 5000, 5000, 6300));
-    let end = book.finish(Vec::new());
+    let end = book.finish(Vec::new(), Default::default());
     let i = &end.instances[0];
     let live = |e: u32| end.edges[e as usize].live;
     assert_eq!((live(i.begin), live(i.end)), (Some(1020), Some(1070)));
