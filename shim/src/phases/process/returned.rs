@@ -4,6 +4,7 @@
 //!
 //! glibc asks `calloc` for its note of a destructor, which would be a block of the program's, and frees it behind the call. It gets ours here instead.
 //! Before that stands what glibc has before a chunk that is a mapping of its own, so that `free` takes the general way with it, which asks.
+//! Where another's `calloc` would answer (a library in front of us, the program's own) nothing is registered: it may be what is starting us.
 
 use super::exit_begins;
 use crate::elf;
@@ -29,12 +30,11 @@ type Register = unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut c_v
 /// One thread; the real functions are known.
 pub unsafe fn register() {
     let program = elf::program();
-    let (Some(found), Some(libc)) =
-        (elf::find_from(program, b"__cxa_thread_atexit_impl"), elf::find_from(program, b"gnu_get_libc_version"))
-    else {
+    let of = |name: &[u8]| elf::find_from(program, name);
+    let (Some(found), Some(libc), Some(calloc)) = (of(b"__cxa_thread_atexit_impl"), of(b"gnu_get_libc_version"), of(b"calloc")) else {
         return;
     };
-    if found.object != libc.object {
+    if found.object != libc.object || calloc.object != elf::ourselves() {
         return;
     }
     // SAFETY: glibc's function of this type. The place tells it whose the destructor is: ours, and this library stays.
