@@ -224,7 +224,8 @@ fn write_phases(calls: &[Call], edges: &[usize]) -> (Vec<u8>, Vec<Spell>) {
                 let kind = w.kind(0, bytes as i64, 0, 0);
                 let token = w.alloc(c.lane, kind, None, None);
                 naive.add(bytes, 0);
-                (live.push(token), of.insert(token, bytes));
+                live.push(token);
+                of.insert(token, bytes);
             }
             _ => {}
         }
