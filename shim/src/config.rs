@@ -341,7 +341,10 @@ unsafe fn expand(pattern: &[u8]) {
             t.bytes(&[ch]);
             continue;
         }
-        let Some((&word, tail)) = rest.split_first() else { break };
+        let Some((&word, tail)) = rest.split_first() else {
+            t.bytes(b"%");
+            break;
+        };
         rest = tail;
         match word {
             b'h' => {

@@ -22,7 +22,7 @@ use samples::draw;
 use crate::callers::{self, Walker};
 use crate::phases::symbol::Track;
 use crate::{spool, sys, tls};
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*, fence};
 use memshim_format::record::{op, start};
 use memshim_format::spool::{LANES_MAX, Lane};
 
@@ -159,8 +159,16 @@ pub fn acquire(python: bool) -> *mut Hot {
             (*hot).rng = sys::now() ^ (tid as u64) << 32 | 1;
             (*hot).left = draw(hot);
         }
-        (*hot).mode = MODE.load(Relaxed);
-        quick::set_up(hot, python);
+        // Again where it is changed for all lanes meanwhile (see [`switch_mode`]).
+        loop {
+            let mode = MODE.load(SeqCst);
+            (&raw mut (*hot).mode).write_volatile(mode);
+            quick::set_up(hot, python);
+            fence(SeqCst);
+            if MODE.load(SeqCst) == mode {
+                break;
+            }
+        }
         if (*hot).mode != crate::config::COUNT {
             push(hot, [start(op::THREAD_START, 0, tid as u64), sys::now()]);
         }
@@ -189,7 +197,8 @@ pub static MODE: AtomicU32 = AtomicU32::new(0);
 
 /// Changes the mode of every lane (the trace reached its cap, or cannot be written).
 pub fn switch_mode(mode: u32) {
-    MODE.store(mode, Relaxed);
+    MODE.store(mode, SeqCst);
+    fence(SeqCst);
     for i in 0..LANES.load(Acquire) as usize {
         // SAFETY: HOTS has LANES_MAX entries; mode is a word that the owner only reads.
         unsafe {

@@ -43,8 +43,9 @@ static mut ROLLED: u64 = 0;
 /// What `smaps_rollup` took in all, in ns, and the last time by page.
 static mut ROLLUPS: u64 = 0;
 static mut ROLLUP_PAGE: u64 = ROLLUP_PAGE_FIRST;
-/// Usual at first.
+/// Usual at first, and from how many bytes on the time by page is that of the pages.
 const ROLLUP_PAGE_FIRST: u64 = 55;
+const ROLLUP_TELLS: u64 = 16 << 20;
 /// The kernel counts page by page for it, and holds up changes of mappings meanwhile. So it gets a part of the time that has passed, as snapshots do,
 /// and what is too little to matter.
 const SHARE: u64 = 400;
@@ -254,9 +255,9 @@ pub fn sample(now: u64) {
         t.field("cpu", cpu()).str("}\n");
         sink::write(t.as_bytes());
         let is_above = |last: u64| s.rss > last + (last / 100).min(1 << 20);
-        let due = is_above(PEAK) && now.saturating_sub(PEAK_AT) >= PEAK_COST * SHARE;
+        let is_due = now.saturating_sub(PEAK_AT) >= PEAK_COST * SHARE;
         let is_there_still = s.rss + s.rss / 100 >= PEAK;
-        if due || is_there_still && is_above(ROLLED) && is_time_for_rollup(now, s.rss) {
+        if is_due && (is_above(PEAK) || is_there_still && is_above(ROLLED) && is_time_for_rollup(now, s.rss)) {
             snap("peak");
         }
     }
@@ -376,7 +377,10 @@ unsafe fn rollup(t: &mut Text) {
     // SAFETY: the lock is held.
     unsafe {
         ROLLUPS += took;
-        ROLLUP_PAGE = (took / (rss / 4096).max(1)).max(1);
+        // Of a few pages it is what else the call takes, and of any it may have been interrupted.
+        if rss >= ROLLUP_TELLS {
+            ROLLUP_PAGE = (took / (rss / 4096)).clamp(1, 4 * ROLLUP_PAGE_FIRST);
+        }
     }
     t.str(",\"rollup\":{\"rss\":").num(rss);
     for (key, name) in memshim_format::proc::ROLLUP.iter().skip(1) {

@@ -53,6 +53,7 @@ static LANES_BACKED: AtomicU32 = AtomicU32::new(0);
 static LANES_MAPPED: AtomicU32 = AtomicU32::new(LANES_MAX as u32);
 /// Of the address space that a process may have, the spool takes no more than a part of this, but for [`LANES_LEAST`] lanes.
 const SHARE: usize = 16;
+/// Lanes that there is always room for.
 const LANES_LEAST: usize = 16;
 
 /// The header page.

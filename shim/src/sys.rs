@@ -130,9 +130,14 @@ fn clock(id: c_int) -> u64 {
 }
 
 /// Bytes of a stretch of whole pages that lie in memory; `None` where the kernel does not say.
-pub fn resident(at: *const u8, len: usize) -> Option<u64> {
+///
+/// # Safety
+/// One thread at a time: it may be on a signal handler's stack, which has no room for what the kernel says.
+pub unsafe fn resident(at: *const u8, len: usize) -> Option<u64> {
     const PAGES: usize = 2048;
-    let mut states = [0u8; PAGES];
+    static mut STATES: [u8; PAGES] = [0; PAGES];
+    // SAFETY: the caller's promise.
+    let states = unsafe { &mut *(&raw mut STATES) };
     let mut sum = 0;
     for from in (0..len).step_by(PAGES * PAGE as usize) {
         let pages = (len - from).div_ceil(PAGE as usize).min(PAGES);

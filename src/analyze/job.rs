@@ -146,16 +146,20 @@ fn order(runs: &mut [Run]) {
 
 /// Of those that died without a word, the signal by which they did, where their parent was told.
 fn signals(runs: &mut [Run]) {
-    let mut told: BTreeMap<(String, u32), Vec<(f64, i32)>> = BTreeMap::new();
+    // A number is of a space of numbers, and can be given out again.
+    let mut told: BTreeMap<(String, u64, u32), Vec<(f64, i32)>> = BTreeMap::new();
+    let mut starts: BTreeMap<(String, u64, u32), Vec<f64>> = BTreeMap::new();
     for r in runs.iter() {
+        starts.entry((r.host.clone(), r.kin.pid_ns, r.pid)).or_default().push(r.start_unix_s);
         for &(pid, t, signal) in &r.kin.killed {
-            told.entry((r.host.clone(), pid)).or_default().push((t, signal));
+            told.entry((r.host.clone(), r.kin.pid_ns, pid)).or_default().push((t, signal));
         }
     }
     for r in runs.iter_mut().filter(|r| r.end.kind == EndKind::Killed && !r.end.unseen) {
-        let of = told.get(&(r.host.clone(), r.pid)).into_iter().flatten();
-        // A number can be given out again.
-        if let Some((_, signal)) = of.filter(|(t, _)| *t >= r.start_unix_s).min_by(|a, b| a.0.total_cmp(&b.0)) {
+        let key = (r.host.clone(), r.kin.pid_ns, r.pid);
+        let next = starts.get(&key).into_iter().flatten().filter(|start| **start > r.start_unix_s).fold(f64::INFINITY, |a, b| a.min(*b));
+        let of = told.get(&key).into_iter().flatten();
+        if let Some((_, signal)) = of.filter(|(t, _)| (r.start_unix_s..next).contains(t)).min_by(|a, b| a.0.total_cmp(&b.0)) {
             (r.end.kind, r.end.signal) = (EndKind::Signaled, Some(*signal));
         }
     }

@@ -89,7 +89,9 @@ mod tests {
         let mut below = Below::default();
         let sleeps =
             |below: &Below| below.told().as_array().unwrap().iter().any(|row| row[3] == "sleep" && row[4].as_u64() > Some(100 << 10));
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while !sleeps(&below) {
+            assert!(std::time::Instant::now() < until, "{}", below.told());
             below.look(std::process::id() as i32);
             std::thread::yield_now();
         }

@@ -123,6 +123,7 @@ impl Image {
         match line {
             Line::Ev(ev) => {
                 self.at(ev.t1);
+                self.acts_at(ev.t0);
                 self.edges.feed(ev.t1, &mut self.phases);
                 self.heap.expect(&mut self.phases.due, &mut self.phases.turns);
                 // Fast mode's events are a sample: what threads did is in the exact counts of their lanes.

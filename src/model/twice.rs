@@ -46,8 +46,11 @@ pub fn take_out(files: &mut Vec<Loaded>) -> Vec<Twice> {
             lost.push((gone.0, gone.1, kept.0));
         }
     }
+    // Of three copies the one that is kept is known at the end.
+    let named: Vec<(usize, usize)> =
+        lost.iter().map(|&(f, i, other)| (f, best.get(&name(&files[f].images[i])).map_or(other, |kept| kept.0))).collect();
     let mut found: Vec<Twice> = Vec::new();
-    for &(f, _, other) in &lost {
+    for &(f, other) in &named {
         let (file, other) = (files[f].path.clone(), files[other].path.clone());
         match found.iter_mut().find(|t| t.file == file && t.other == other) {
             Some(twice) => twice.images += 1,

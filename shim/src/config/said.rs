@@ -60,10 +60,10 @@ pub fn notes(first: bool, mut say: impl FnMut(&[&[u8]])) {
 const OURS: &[u8] = b"MEMSHIM_";
 
 /// Variables that others read: the command, scripts, tests.
-const OF_OTHERS: [&[u8]; 6] = [b"SHIM", b"PYTHON", b"CATALYST_PYTHON", b"TARGET_DIR", b"CUPTI_INCLUDE", b"BIN"];
+const OF_OTHERS: [&[u8]; 5] = [b"SHIM", b"PYTHON", b"TARGET_DIR", b"CUPTI_INCLUDE", b"BIN"];
 
 fn is_of_others(name: &[u8]) -> bool {
-    name.strip_prefix(OURS).is_some_and(|rest| rest.starts_with(b"TEST_") || OF_OTHERS.contains(&rest))
+    name.strip_prefix(OURS).is_some_and(|rest| rest.starts_with(b"TEST_") || rest.ends_with(b"_PYTHON") || OF_OTHERS.contains(&rest))
 }
 
 /// Of a variable that is no setting: where it is ours and nobody's, it is most likely a slip of the pen.

@@ -23,6 +23,8 @@ type Py = *mut c_void;
 /// What is asked of the interpreter.
 #[derive(Clone, Copy)]
 struct Api {
+    is_initialized: unsafe extern "C" fn() -> c_int,
+    is_finalizing: unsafe extern "C" fn() -> c_int,
     add_pending_call: unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void) -> c_int, *mut c_void) -> c_int,
     sys_object: unsafe extern "C" fn(*const c_char) -> Py,
     item: unsafe extern "C" fn(Py, *const c_char) -> Py,
@@ -37,6 +39,7 @@ struct Api {
 /// Before 3.9 a pending call at the interpreter's end is an error that it prints.
 const FROM_VERSION: u16 = 0x0309;
 
+/// States of [`STATE`]: not looked for yet, being looked for, there is none that can be asked, there is.
 const UNSOUGHT: u32 = 0;
 const SEEKING: u32 = 1;
 const NONE: u32 = 2;
@@ -58,6 +61,7 @@ pub fn was_refused() -> bool {
 
 /// A call is on its way.
 static ASKED: AtomicU32 = AtomicU32::new(0);
+/// When it was asked last.
 static LAST: AtomicU64 = AtomicU64::new(0);
 /// Where the driver was asked for more it is looked at again after so long.
 const SOON_NS: u64 = 1_000_000;
@@ -79,6 +83,8 @@ fn find() -> Option<Api> {
     // SAFETY: a loaded object; the functions have these types in every version from 3.9 on.
     let gather = || unsafe {
         Some(Api {
+            is_initialized: elf::of_type(o, b"Py_IsInitialized")?,
+            is_finalizing: elf::of_type(o, b"Py_IsFinalizing").or_else(|| elf::of_type(o, b"_Py_IsFinalizing"))?,
             add_pending_call: elf::of_type(o, b"Py_AddPendingCall")?,
             sys_object: elf::of_type(o, b"PySys_GetObject")?,
             item: elf::of_type(o, b"PyDict_GetItemString")?,
@@ -114,6 +120,11 @@ fn ask(t: u64) {
         REFUSED.store(unusable as u32, Relaxed);
         return;
     };
+    // An interpreter that is gone takes no calls.
+    // SAFETY: they look at words of the interpreter's library, which is loaded.
+    if unsafe { (api.is_initialized)() == 0 || (api.is_finalizing)() != 0 } {
+        return;
+    }
     if ASKED.swap(1, AcqRel) == 0 {
         LAST.store(t, Relaxed);
         // SAFETY: the interpreter's function, which any thread may call; ours stays where it is.

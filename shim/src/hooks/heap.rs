@@ -57,6 +57,10 @@ macro_rules! allocators {
 /// each ends in a jump to the next, so that a stack has no more frames of ours.
 macro_rules! quick_allocators {
     ($($name:ident: $more:ident, $full:ident, $stacks:ident, $otherwise:ident($($arg:ident),*) by $func:ident, real $real:expr, size $size:expr;)*) => { $(
+        /// What is no quick call of fast mode.
+        ///
+        /// # Safety
+        /// As the C function; `hot` is this thread's or null.
         #[inline(never)]
         pub unsafe extern "C" fn $more($($arg: usize,)* hot: *mut Hot) -> *mut c_void {
             // SAFETY: passed on as called.
@@ -161,6 +165,10 @@ pub unsafe fn release(func: u8, p: *mut c_void) {
     }
 }
 
+/// Frees a block by `func` where that is no quick call of fast mode.
+///
+/// # Safety
+/// `p` is a live block of the program's; `hot` is this thread's or null.
 #[inline(never)]
 pub unsafe extern "C" fn release_full(p: *mut c_void, func: u32, hot: *mut Hot) {
     // SAFETY: as above.

@@ -17,11 +17,13 @@ use memshim_format::spool::{Lane, cell};
 
 /// What lanes are set up with, and rarer calls read.
 pub struct Settled {
+    /// The real one.
     pub calloc: Option<unsafe extern "C" fn(usize, usize) -> *mut c_void>,
     /// The recorded blocks of fast mode.
     pub samples: *const Samples,
 }
 
+/// Written by [`settle`] only.
 pub static mut SETTLED: Settled = Settled { calloc: None, samples: core::ptr::null() };
 
 /// Settles it. One thread, when the real functions are known.
@@ -60,8 +62,9 @@ pub fn of_mode(mode: u32, stacks: bool) -> u32 {
 
 /// In the word before a block of glibc's: the chunk is a mapping of its own.
 pub const MAPPED: usize = 2;
-/// Blocks from this usable size on have their own time: their records are longer.
-const LARGE: usize = (64 << 10) - 8;
+/// Usable sizes from here on do not fit the field of a free's record, in units of 16 bytes; blocks of 64 KiB, which have their own time, are
+/// among them.
+const LONG: usize = 4096 * 16 - 8;
 
 /// Whether a thread's calls are quick ones of this kind.
 #[inline(always)]
@@ -94,6 +97,9 @@ fn usable(head: usize) -> usize {
 }
 
 /// Counts an allocation.
+///
+/// # Safety
+/// The lane is this thread's; `func` is a counted function.
 #[inline(always)]
 unsafe fn counted(lane: *mut Lane, func: u8, size: usize, usable: usize) {
     // SAFETY: the lane is valid, `func` a counted function.
@@ -130,7 +136,7 @@ pub unsafe fn allocated<const MODE: u32>(hot: *mut Hot, func: u8, p: *mut c_void
             counted((*hot).lane, func, size, usable);
             return p;
         }
-        if head & MAPPED != 0 || usable >= LARGE {
+        if head & MAPPED != 0 || usable >= LONG {
             return rare(hot, func as u32, p, size);
         }
         counted((*hot).lane, func, size, usable);
@@ -145,6 +151,9 @@ pub unsafe fn allocated<const MODE: u32>(hot: *mut Hot, func: u8, p: *mut c_void
 }
 
 /// The same, whatever there is to it.
+///
+/// # Safety
+/// `hot` is this thread's and set up; `p` is null or a live block.
 #[inline(never)]
 pub unsafe extern "C" fn rare(hot: *mut Hot, func: u32, p: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: the caller's hot and block.
@@ -164,7 +173,7 @@ pub unsafe fn freed<const MODE: u32>(hot: *mut Hot, func: u8, p: *mut c_void) ->
         let usable = usable(head);
         let other = match MODE {
             FAST => usable >= (*hot).big || (*(*hot).samples).may_hold(p as u64),
-            _ => usable >= LARGE,
+            _ => usable >= LONG,
         };
         if head & MAPPED != 0 || other {
             return false;

@@ -122,7 +122,8 @@ impl Table {
     /// Bytes of it that lie in memory; `None` where the kernel does not say.
     pub fn resident(&self) -> Option<u64> {
         let (nodes, rows) = (self.nodes.memory(), self.rows.memory());
-        Some(sys::resident(nodes.0, nodes.1)? + sys::resident(rows.0, rows.1)?)
+        // SAFETY: the lock is held.
+        unsafe { Some(sys::resident(nodes.0, nodes.1)? + sys::resident(rows.0, rows.1)?) }
     }
 
     /// Puts a block in.

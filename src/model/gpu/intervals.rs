@@ -65,8 +65,8 @@ pub fn until_each(all: &[Interval], instants: impl Iterator<Item = u64>) -> Vec<
     let mut edges = edges.into_iter().peekable();
     let (mut sum, mut active, mut at) = (0u64, 0i64, 0u64);
     let mut go = |to: u64, active: i64| {
-        sum = sum.saturating_add((to - at).saturating_mul(active as u64));
-        at = to;
+        sum = sum.saturating_add(to.saturating_sub(at).saturating_mul(active as u64));
+        at = at.max(to);
         sum
     };
     instants

@@ -3,13 +3,22 @@
 use super::{Image, LISTED};
 use crate::trace::line::Child;
 
-/// Between the announcement of an exec and the end of the image, ns, at most.
-const EXEC_TAKES: u64 = 50_000_000;
+/// Between the announcement of an exec and the end of the image, ns, at most: the new program is read from wherever it lies. And how long other
+/// threads have events after it.
+const EXEC_TAKES: u64 = 2_000_000_000;
+const OTHERS_GO_ON: u64 = 50_000_000;
 
 impl Image {
     /// It was seen at `t`: an exec before failed. One that succeeds can have a look between its announcement and the end of the other threads.
     pub(super) fn lives_at(&mut self, t: u64) {
         if self.end.exec_announced.as_ref().is_some_and(|exec| t > exec.t.saturating_add(EXEC_TAKES)) {
+            self.end.exec_announced = None;
+        }
+    }
+
+    /// It had an event at `t`.
+    pub(super) fn acts_at(&mut self, t: u64) {
+        if self.end.exec_announced.as_ref().is_some_and(|exec| t > exec.t.saturating_add(OTHERS_GO_ON)) {
             self.end.exec_announced = None;
         }
     }

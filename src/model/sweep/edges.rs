@@ -39,7 +39,7 @@ impl Edges {
 
     /// A lane's window has ended.
     pub fn closed(&mut self, t: u64, lane: u32, tick: u64) {
-        // Edges are known two groups before they are swept.
+        // Edges are known before the groups that they are in, which wait here: one that comes later is later than this window's end.
         if self.added == 0 {
             return;
         }
