@@ -136,16 +136,17 @@ fn clock(id: c_int) -> u64 {
 pub unsafe fn resident(at: *const u8, len: usize) -> Option<u64> {
     const PAGES: usize = 2048;
     static mut STATES: [u8; PAGES] = [0; PAGES];
-    // SAFETY: the caller's promise.
-    let states = unsafe { &mut *(&raw mut STATES) };
+    let states = (&raw mut STATES).cast::<u8>();
     let mut sum = 0;
     for from in (0..len).step_by(PAGES * PAGE as usize) {
         let pages = (len - from).div_ceil(PAGE as usize).min(PAGES);
         // SAFETY: the kernel writes a byte a page, and refuses what is not mapped.
-        if unsafe { sys!(libc::SYS_mincore, at.wrapping_add(from), pages * PAGE as usize, states.as_mut_ptr()) } < 0 {
+        if unsafe { sys!(libc::SYS_mincore, at.wrapping_add(from), pages * PAGE as usize, states) } < 0 {
             return None;
         }
-        sum += states.iter().take(pages).filter(|state| **state & 1 != 0).count() as u64 * PAGE;
+        // SAFETY: of PAGES bytes, which nobody else uses: the caller's promise.
+        let states = unsafe { core::slice::from_raw_parts(states, pages) };
+        sum += states.iter().filter(|state| **state & 1 != 0).count() as u64 * PAGE;
     }
     Some(sum)
 }
