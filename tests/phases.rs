@@ -287,10 +287,7 @@ fn who_held_the_memory_at_the_peak_of_a_phase_can_be_asked() {
         let median = p["latency"]["median"].as_f64().expect("a time");
         match number(p, "count") {
             1 => assert!(each.is_null()),
-            _ => {
-                let each_s = each["median_s"].as_f64().expect("a time");
-                assert!(each["unit"] == "atom" && (each_s * 4.0 / median - 1.0).abs() < 1e-9, "{each} {median}");
-            }
+            _ => assert_eq!((each["unit"].as_str(), each["median_s"].as_f64()), (Some("atom"), Some(median / 4.0))),
         }
     }
     let screen = |unit: &str| {

@@ -65,11 +65,12 @@ pub fn note(what: &[&str]) {
 }
 
 /// Writes a `mode` line: from here on recording is this, for a reason with its error number.
-pub fn mode(to: &str, why: &str, errno: i32) {
+pub fn mode(to: &str, why: &[&str], errno: i32) {
     let mut b = [0u8; 512];
     let mut t = Text::over(&mut b);
-    t.str("{\"type\":\"mode\"").field("t", sys::now()).str(",\"mode\":\"").str(to).str("\",\"why\":\"").str(why).str("\"");
-    t.field("errno", errno as u64).str("}\n");
+    t.str("{\"type\":\"mode\"").field("t", sys::now()).str(",\"mode\":\"").str(to).str("\",\"why\":\"");
+    why.iter().for_each(|w| _ = t.str(w));
+    t.str("\"").field("errno", errno as u64).str("}\n");
     sink::write(t.as_bytes());
 }
 

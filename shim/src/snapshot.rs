@@ -246,20 +246,35 @@ pub fn program_threads() -> Option<u64> {
 /// One sample; at a new peak (1 % or 1 MiB above the last) a snapshot too, as long as snapshots take less than 0.25 % of the time, and
 /// again when there is time for `smaps_rollup` of it.
 pub fn sample(now: u64) {
-    // SAFETY: the lock is held; the stack may be a signal handler's, so text is made in memory of our own.
+    let Some(s) = rss(now) else { return };
+    // SAFETY: the lock is held.
     unsafe {
-        let mut t = Text::over(&mut *(&raw mut TEXT));
-        let Some(s) = status() else { return };
-        t.str("{\"type\":\"rss\"").field("t", now).field("rss", s.rss).field("hwm", s.hwm).field("anon", s.anon).field("file", s.file);
-        t.field("shmem", s.shmem).field("swap", s.swap).field("size", s.size).field("stk", s.stk).field("threads", s.threads);
-        t.field("cpu", cpu()).str("}\n");
-        sink::write(t.as_bytes());
         let is_above = |last: u64| s.rss > last + (last / 100).min(1 << 20);
         let is_due = now.saturating_sub(PEAK_AT) >= PEAK_COST * SHARE;
         let is_there_still = s.rss + s.rss / 100 >= PEAK;
         if is_due && (is_above(PEAK) || is_there_still && is_above(ROLLED) && is_time_for_rollup(now, s.rss)) {
             snap("peak");
         }
+    }
+}
+
+/// The last sample, and the snapshot at exit, which is one of a peak too where it is.
+pub fn last(now: u64) {
+    rss(now);
+    snap("exit");
+}
+
+/// Writes an `rss` line.
+fn rss(now: u64) -> Option<Status> {
+    // SAFETY: the lock is held; the stack may be a signal handler's, so text is made in memory of our own.
+    unsafe {
+        let mut t = Text::over(&mut *(&raw mut TEXT));
+        let s = status()?;
+        t.str("{\"type\":\"rss\"").field("t", now).field("rss", s.rss).field("hwm", s.hwm).field("anon", s.anon).field("file", s.file);
+        t.field("shmem", s.shmem).field("swap", s.swap).field("size", s.size).field("stk", s.stk).field("threads", s.threads);
+        t.field("cpu", cpu()).str("}\n");
+        sink::write(t.as_bytes());
+        Some(s)
     }
 }
 

@@ -3,7 +3,7 @@ env -i /bin/sh -c 'echo bare'
 (exec -c /bin/sh -c 'echo cleared')
 (ulimit -v 450000; /bin/echo address space)
 (ulimit -n 14; seq 3000 | sort -rn | tail -n 1)
-(ulimit -f 32; seq 1 150000 | awk '{ s += $1 } END { print "size", s }')
+(ulimit -f 12; seq 1 150000 | awk '{ s += $1 } END { print "size", s }')
 (ulimit -c 0; nice -n 3 /bin/echo nice)
 mkdir parts
 seq 30 | xargs -P 3 -I{} sh -c 'echo {} >parts/{}'

@@ -87,8 +87,7 @@ pub fn finish(how: &str, code: Option<i32>) {
         lines::ended_stacks(now);
         let last_lines = || {
             lines::calls(now, true);
-            snapshot::sample(now);
-            snapshot::snap("exit");
+            snapshot::last(now);
         };
         // SAFETY: the lock is held.
         let trouble = unsafe { SINK.trouble };

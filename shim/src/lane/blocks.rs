@@ -50,7 +50,7 @@ impl Blocks for Malloc {
 /// # Safety
 /// The lane is valid; `func` is below the number of counted functions.
 #[inline(always)]
-pub(super) unsafe fn count(lane: *mut Lane, func: u8, size: u64) {
+unsafe fn count(lane: *mut Lane, func: u8, size: u64) {
     // SAFETY: the caller's promise; as for `add`.
     unsafe {
         let cell = (*lane).counts.get_unchecked(cell(func)).as_ptr();
@@ -63,7 +63,7 @@ pub(super) unsafe fn count(lane: *mut Lane, func: u8, size: u64) {
 /// # Safety
 /// The lane is valid.
 #[inline(always)]
-pub(super) unsafe fn grow(lane: *mut Lane, usable: u64) -> i64 {
+unsafe fn grow(lane: *mut Lane, usable: u64) -> i64 {
     let mut r = usable;
     // SAFETY: the caller's promise; as for `add`.
     unsafe {
@@ -96,6 +96,24 @@ unsafe fn usable_elsewhere(p: *mut libc::c_void) -> usize {
     unsafe { crate::real::REAL.malloc_usable_size.map_or(0, |f| f(p)) }
 }
 
+/// Counts an allocation.
+///
+/// # Safety
+/// The lane is this thread's; `func` is a counted function.
+#[inline(always)]
+pub(super) unsafe fn allocated(lane: *mut Lane, func: u8, size: usize, usable: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        count(lane, func, size as u64);
+        add!(lane, blocks, 1);
+        let live = grow(lane, usable as u64).wrapping_add(usable as i64);
+        if live > (*lane).hi.load(Relaxed) {
+            (*lane).hi_blocks.store((*lane).blocks.load(Relaxed), Relaxed);
+            (*lane).hi.store(live, Release);
+        }
+    }
+}
+
 /// Records an allocation that succeeded.
 ///
 /// # Safety
@@ -106,13 +124,7 @@ pub unsafe fn on_alloc<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void,
     unsafe {
         let lane = (*hot).lane;
         let usable = B::usable(p);
-        count(lane, func, size as u64);
-        add!(lane, blocks, 1);
-        let live = grow(lane, usable as u64).wrapping_add(usable as i64);
-        if live > (*lane).hi.load(Relaxed) {
-            (*lane).hi_blocks.store((*lane).blocks.load(Relaxed), Relaxed);
-            (*lane).hi.store(live, Release);
-        }
+        allocated(lane, func, size, usable);
         if (*hot).mode == FULL {
             if size >= LARGE {
                 push_large::<B>(hot, func, p, size, usable, flags);

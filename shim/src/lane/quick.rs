@@ -6,14 +6,13 @@
 //! left on, are assembly of two lines each (`scripts/check-fastpath` sees to it). What is rare is elsewhere.
 
 use super::samples::Samples;
-use super::{Hot, add, blocks, push};
+use super::{Hot, blocks, push};
 use crate::config::{CONFIG, FAST, FULL};
 use crate::real::{GLIBC, REAL};
 use core::arch::asm;
 use core::ffi::c_void;
-use core::sync::atomic::Ordering::*;
 use memshim_format::record::{op, start};
-use memshim_format::spool::{Lane, cell};
+use memshim_format::spool::cell;
 
 /// What lanes are set up with, and rarer calls read.
 pub struct Settled {
@@ -96,24 +95,6 @@ fn usable(head: usize) -> usize {
     (head & !7).wrapping_sub(8)
 }
 
-/// Counts an allocation.
-///
-/// # Safety
-/// The lane is this thread's; `func` is a counted function.
-#[inline(always)]
-unsafe fn counted(lane: *mut Lane, func: u8, size: usize, usable: usize) {
-    // SAFETY: the lane is valid, `func` a counted function.
-    unsafe {
-        blocks::count(lane, func, size as u64);
-        add!(lane, blocks, 1);
-        let live = blocks::grow(lane, usable as u64).wrapping_add(usable as i64);
-        if live > (*lane).hi.load(Relaxed) {
-            (*lane).hi_blocks.store((*lane).blocks.load(Relaxed), Relaxed);
-            (*lane).hi.store(live, Release);
-        }
-    }
-}
-
 /// What the real function gave to a quick call: recorded, and given back.
 ///
 /// # Safety
@@ -133,13 +114,13 @@ pub unsafe fn allocated<const MODE: u32>(hot: *mut Hot, func: u8, p: *mut c_void
                 return rare(hot, func as u32, p, size);
             }
             (*hot).left = left;
-            counted((*hot).lane, func, size, usable);
+            blocks::allocated((*hot).lane, func, size, usable);
             return p;
         }
         if head & MAPPED != 0 || usable >= LONG {
             return rare(hot, func as u32, p, size);
         }
-        counted((*hot).lane, func, size, usable);
+        blocks::allocated((*hot).lane, func, size, usable);
         if MODE == STACKS {
             blocks::push_alloc::<blocks::Malloc>(hot, func, p, size, usable, 0);
             return p;

@@ -136,9 +136,5 @@ pub fn mode_lowered(mode: u32) {
 
 /// Writes the line that says that recording was lowered to totals, because the trace could not be written.
 pub fn writing_ended(errno: i32) {
-    let mut b = [0u8; 256];
-    let mut t = Text::over(&mut b);
-    t.str("{\"type\":\"mode\"").field("t", sys::now()).str(",\"mode\":\"count\",\"why\":\"the trace could not be written any more: ");
-    t.str(sink::reason(errno)).str("\"").field("errno", errno as u64).str("}\n");
-    sink::write(t.as_bytes());
+    super::mode("count", &["the trace could not be written any more: ", sink::reason(errno)], errno);
 }
