@@ -258,9 +258,9 @@ pub fn sample(now: u64) {
     }
 }
 
-/// The last sample, and the snapshot at exit, which is one of a peak too where it is.
+/// The last sample, which may be of a peak, and the snapshot at exit.
 pub fn last(now: u64) {
-    rss(now);
+    sample(now);
     snap("exit");
 }
 
@@ -346,8 +346,11 @@ unsafe fn layers(t: &mut Text) -> Option<Status> {
             t.field("rss", s.rss).field("hwm", s.hwm).field("vm_peak", s.peak).field("size", s.size).field("anon", s.anon);
             t.field("file", s.file).field("shmem", s.shmem).field("swap", s.swap).field("hugetlb", s.hugetlb).field("stk", s.stk);
         }
-        usage(t, "self", libc::RUSAGE_SELF);
-        usage(t, "children", libc::RUSAGE_CHILDREN);
+        usage(t, "self", &times(libc::RUSAGE_SELF));
+        let children = times(libc::RUSAGE_CHILDREN);
+        if children.ru_maxrss > 0 || children.ru_minflt > 0 {
+            usage(t, "children", &children);
+        }
         io(t);
         if CG_VERSION > 0 {
             t.str(",\"cgroup\":{\"v\":").num(CG_VERSION);
@@ -425,8 +428,7 @@ fn cpu() -> u64 {
     ns(r.ru_utime) + ns(r.ru_stime)
 }
 
-fn usage(t: &mut Text, key: &str, who: c_int) {
-    let r = times(who);
+fn usage(t: &mut Text, key: &str, r: &libc::rusage) {
     t.str(",\"").str(key).str("\":{\"maxrss\":").num(r.ru_maxrss as u64 * 1024);
     t.field("utime_ns", ns(r.ru_utime)).field("stime_ns", ns(r.ru_stime)).field("minflt", r.ru_minflt as u64);
     t.field("majflt", r.ru_majflt as u64).field("inblock", r.ru_inblock as u64).field("oublock", r.ru_oublock as u64);

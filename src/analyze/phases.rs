@@ -99,10 +99,8 @@ fn heap_of(p: &PhasesEnd, mode: Mode, i: &Instance, slack: Option<Bytes>) -> Hea
     let (begin, end) = (live(i.begin), live(i.end));
     // What a look tells of is the stretch before it. Where the begin was not looked at, the highest of the first stretch may have been before;
     // where the end was not, the highest of the last may be told after it.
-    let noted = |edge: u32| p.is_noted(Metric::HeapUpper, edge);
-    let sure = if noted(i.begin) { p.most(Metric::HeapLower, i) } else { begin.max(end) };
-    let after = if noted(i.end) { None } else { p.next(Metric::HeapUpper, i.end) };
-    let lower = sure.max(begin).max(end);
+    let after = if p.is_noted(Metric::HeapUpper, i.end) { None } else { p.next(Metric::HeapUpper, i.end) };
+    let lower = p.surely(Metric::HeapLower, i).unwrap_or(end).max(begin).max(end);
     let upper = p.most(Metric::HeapUpper, i).max(after.unwrap_or(lower)).max(lower);
     let edges_off = slack.map(|slack| i64::try_from(slack.0).unwrap_or(i64::MAX));
     HeapOf { begin, end, peak: lower + (upper - lower) / 2, lower, upper, edges_off }

@@ -86,11 +86,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         rss,
         maps: Known::new(maps, inside),
         gpu: gpu::gpu(&image),
-        children: Children {
-            rss_peak_bytes: None,
-            count: seen.child_count,
-            rusage_maxrss_bytes: seen.children_usage.as_ref().and_then(|u| u.get("maxrss")).and_then(Value::as_u64).map(Bytes),
-        },
+        children: Children { rss_peak_bytes: None, count: seen.child_count, rusage_maxrss_bytes: seen.children_maxrss.map(Bytes) },
         marks: phases::marks(&image),
         compiles: compiles::compiles(&image),
         artifacts,

@@ -330,10 +330,13 @@ impl Image {
         if let Some(live) = snap.get("live").and_then(Value::as_i64) {
             self.counts.saw(live, snap.get("blocks").and_then(Value::as_i64), number("t"));
         }
-        for (key, keep) in [("children", &mut self.end.children_usage), ("own", &mut self.end.own)] {
-            if let Some(v) = snap.get(key) {
-                *keep = Some(v.clone());
-            }
+        if let Some(v) = snap.get("own") {
+            self.end.own = Some(v.clone());
+        }
+        if snap.get("self").is_some() {
+            // Absent where no child has been waited for.
+            let most = snap.get("children").map_or(Some(0), |usage| usage.get("maxrss")?.as_u64());
+            self.end.children_maxrss = most.or(self.end.children_maxrss);
         }
         if let Some(io) = snap.get("io") {
             let bytes = |key: &str| io.get(key).and_then(Value::as_u64).unwrap_or(0);

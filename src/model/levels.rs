@@ -37,6 +37,10 @@ pub struct AtEdges {
     pub noted: Vec<bool>,
     /// By edge: the most that the next note tells of, where there is one: part of its stretch is before the edge.
     pub next: Vec<Option<i64>>,
+    /// By edge: the most that the notes since the edge before tell of; of the first, whose stretch may have begun before that edge, its level.
+    within: Vec<i64>,
+    /// By edge: the first edge after it with a note between that one and the edge before.
+    looked_after: Vec<usize>,
 }
 
 impl Levels {
@@ -95,17 +99,25 @@ impl Levels {
         let mut notes = self.notes.into_iter().peekable();
         let (mut level, mut all, mut at) = (self.base, AtEdges::default(), None);
         for t in edges {
-            let mut most = level;
-            let mut noted = false;
+            let (mut most, mut within) = (level, i64::MIN);
+            let (mut noted, mut first) = (false, true);
             while let Some(note) = notes.next_if(|n| n.t <= t) {
                 (level, most, noted) = (note.level, most.max(note.most), note.t == t);
+                within = within.max(if first { note.level } else { note.most });
+                first = false;
+            }
+            let edge = all.level.len();
+            if !first {
+                all.looked_after.resize(edge, edge);
             }
             all.level.push(level);
             all.most.push(most);
+            all.within.push(within);
             all.noted.push(noted || at == Some(t));
             at = noted.then_some(t).or(at);
             all.next.push(notes.peek().map(|n| n.most));
         }
+        all.looked_after.resize(all.level.len(), all.level.len());
         all
     }
 }
@@ -115,6 +127,16 @@ impl AtEdges {
     pub fn between(&self, tree: &RangeMax, from: usize, to: usize) -> i64 {
         let at = |i: usize| self.level.get(i).copied().unwrap_or(0);
         at(from).max(at(to)).max(if to > from { tree.most(from + 1, to) } else { i64::MIN })
+    }
+
+    /// The most from one edge to a later one, without what may have been before: of a note whose stretch began before the first of the two,
+    /// its level. `None`: there is no note.
+    pub fn surely_between(&self, tree: &RangeMax, from: usize, to: usize) -> Option<i64> {
+        if self.noted.get(from).copied().unwrap_or(false) {
+            return Some(self.between(tree, from, to));
+        }
+        let first = self.looked_after.get(from).copied().filter(|first| *first <= to)?;
+        Some(self.between(tree, first, to).max(self.within[first]))
     }
 
     pub fn tree(&self) -> RangeMax {
@@ -172,6 +194,42 @@ mod tests {
         assert_eq!((&at.noted, &at.next), (&vec![false, true, false, true, false], &vec![Some(7), Some(5), Some(5), None, None]));
         let tree = at.tree();
         assert_eq!((at.between(&tree, 1, 2), at.between(&tree, 2, 4), at.between(&tree, 4, 4)), (7, 9, 1));
+    }
+
+    #[test]
+    fn what_may_have_been_before_the_first_edge_is_not_sure() {
+        let mut levels = Levels::default();
+        [(10, 2, 9), (20, 3, 8), (30, 1, 7), (50, 0, 6)].into_iter().for_each(|(t, level, most)| levels.note_most(t, level, most));
+        let at = levels.at([5, 12, 15, 20, 35, 40, 55].into_iter());
+        let tree = at.tree();
+        let sure = |from, to| at.surely_between(&tree, from, to);
+        // The note at 10 may tell of what was before 5, the note at 20 does not; nor does the one at 30 tell of what was before 20.
+        assert_eq!([sure(0, 1), sure(0, 2), sure(0, 3), sure(0, 4)], [Some(2), Some(2), Some(8), Some(8)]);
+        // The note at 20 may tell of what was before 12, whatever edge stands between.
+        assert_eq!([sure(1, 2), sure(1, 3), sure(2, 3), sure(1, 4), sure(2, 4)], [None, Some(3), Some(3), Some(7), Some(7)]);
+        assert_eq!([sure(3, 4), sure(3, 6), sure(4, 5), sure(4, 6)], [Some(7), Some(7), None, Some(0)]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_sure_is_what_a_walk_over_the_notes_says(
+            notes in proptest::collection::btree_map(0u64..60, (0i64..50, 0i64..50), 0..20),
+            mut edges in proptest::collection::vec(0u64..60, 2..12),
+            a in 0usize..12, b in 0usize..12,
+        ) {
+            edges.sort_unstable();
+            edges.dedup();
+            let (from, to) = (a.min(b).min(edges.len() - 1), a.max(b).min(edges.len() - 1));
+            let mut levels = Levels::default();
+            notes.iter().for_each(|(t, (level, more))| levels.note_most(*t, *level, level + more));
+            let at = levels.at(edges.iter().copied());
+            // A note tells of the stretch since the note before it.
+            let began = |t: u64| notes.range(..t).next_back().map(|(t, _)| *t);
+            let inside = notes.range(edges[from]..=edges[to]).map(|(t, (level, more))| {
+                if began(*t).is_some_and(|began| began >= edges[from]) { level + more } else { *level }
+            });
+            prop_assert_eq!(at.surely_between(&at.tree(), from, to), inside.max());
+        }
     }
 
     #[test]

@@ -36,8 +36,8 @@ pub struct Ended {
     /// Processor time of the process, its images before this one included, at the first look and at the last; ns.
     pub cpu_first: Option<u64>,
     pub cpu_last: Option<u64>,
-    /// `children` of the last snapshot.
-    pub children_usage: Option<Value>,
+    /// `maxrss` of `children` in the last snapshot that says.
+    pub children_maxrss: Option<u64>,
     pub own: Option<Value>,
     pub bad_kinds: u64,
     /// Lines of a known type in which nothing could be used.

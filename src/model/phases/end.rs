@@ -145,6 +145,12 @@ impl PhasesEnd {
     pub fn most(&self, metric: Metric, of: &Instance) -> i64 {
         self.metrics[metric as usize].between(&self.trees[metric as usize], of.begin as usize, of.end as usize)
     }
+
+    /// The same, without what may have been before: of the first look after an instance began, where it was not looked at then, the level alone.
+    /// `None`: nobody looked meanwhile.
+    pub fn surely(&self, metric: Metric, of: &Instance) -> Option<i64> {
+        self.metrics[metric as usize].surely_between(&self.trees[metric as usize], of.begin as usize, of.end as usize)
+    }
 }
 
 impl HeapLevels {
