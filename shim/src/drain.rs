@@ -22,7 +22,7 @@ use crate::table::TABLE;
 use crate::{lines, sys};
 use columns::room;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use memshim_format::record::{self, op};
+use memshim_format::record::{self, Here, op};
 use memshim_format::spool::*;
 use memshim_format::v93;
 use order::Next;
@@ -240,12 +240,12 @@ enum Gap {
 unsafe fn pass_gap(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block, now: u64, last: bool) -> Gap {
     // SAFETY: the block is the lane's; the lock is held.
     unsafe {
-        let w =
-            if c.pos as usize + 8 <= BLOCK { (*((block as *const u8).add(c.pos as usize) as *const AtomicU64)).load(Acquire) } else { 0 };
-        let at_end = c.pos as usize + 8 > BLOCK || record::op_of(w) == op::PAD && w & record::START != 0;
+        let word = |at: u32| (*((block as *const u8).add(at as usize) as *const AtomicU64)).load(Acquire);
+        // In this order: who links the next block has written what stands in this one.
         let next = (*block).next.load(Acquire);
+        let here = record::here(if c.pos as usize + 8 <= BLOCK { word(c.pos) } else { 0 }, c.pos as usize);
         let stuck = &mut STUCK_SINCE[i as usize % LANES_MAX];
-        if at_end {
+        if here == Here::End {
             if next == 0 {
                 return Gap::Wait;
             }
@@ -264,10 +264,15 @@ unsafe fn pass_gap(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block, n
             }
             return Gap::Next;
         }
-        if w & record::START != 0 {
-            // A record that would not fit its block: damaged by the program. Skip the block.
-            c.pos = BLOCK as u32;
-            return Gap::Passed;
+        match here {
+            // It was written since the search for it.
+            Here::Record(_) => return Gap::Passed,
+            Here::Damaged => {
+                (*lane).lost.fetch_add(1, Relaxed);
+                c.pos = BLOCK as u32;
+                return Gap::Passed;
+            }
+            _ => {}
         }
         // A zero (or argument) word: being written, or abandoned. It can only be abandoned if something follows it.
         if next == 0 && !follows(block, c.pos as usize) {
@@ -279,13 +284,14 @@ unsafe fn pass_gap(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block, n
         if !last && (now - (*stuck).min(now)) < ABANDONED_NS {
             return Gap::Wait;
         }
-        (*lane).lost.fetch_add(1, Relaxed);
-        while c.pos as usize + 8 <= BLOCK
-            && (*((block as *const u8).add(c.pos as usize) as *const AtomicU64)).load(Acquire) & record::START == 0
-        {
+        let hole = c.pos;
+        while c.pos as usize + 8 <= BLOCK && word(c.pos) & record::START == 0 {
             c.pos += 8;
         }
-        *stuck = ABANDONED;
+        if c.pos > hole {
+            (*lane).lost.fetch_add(1, Relaxed);
+            *stuck = ABANDONED;
+        }
         Gap::Passed
     }
 }

@@ -24,6 +24,11 @@ pub fn events(image: &ImageEnd, mode: Mode) -> Events {
     Events { counted: recorded + lost, recorded, single, lost, unknown_frees: image.totals.unknown_frees, failed: image.counts.failed }
 }
 
+/// Whether no event is missing: then no block is taken for live whose free was lost.
+pub fn are_all_there(image: &ImageEnd, mode: Mode) -> bool {
+    events(image, mode).lost == 0
+}
+
 /// Why the trace could not be written to its end, where it could not.
 pub fn unwritten(image: &ImageEnd) -> Option<&str> {
     image.seen.lowered.iter().find(|l| l.errno.is_some()).map(|l| l.why.0.as_str())
@@ -112,16 +117,22 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
     heap.live_bytes = Bytes::of_balance(counts.lanes_live());
     let inherited = image.header.inherited.as_ref().map_or(0, |i| i.blocks);
     heap.live_allocs = inherited.saturating_add(counts.blocks).max(0) as u64;
+    // What the blocks that are events needed at least, at one instant; that is by requested size.
+    let events = image.heap.requested;
+    let of_events = if are_all_there(image, Mode::Fast) { events.peak.saturating_sub(events.bound) } else { i64::MIN };
+    let (lower, at) = if of_events > counts.lower { (of_events, events.at) } else { (counts.lower, counts.lower_at) };
     // Between the two nobody knows; the middle is wrong by least. By requested size the peak is lower by at most the slack of the
     // blocks that were live.
-    let peak = counts.lower + (counts.upper - counts.lower) / 2;
+    let upper = counts.upper.max(lower);
+    let peak = lower + (upper - lower) / 2;
     heap.peak_bytes = Bytes::of_balance(peak);
-    heap.peak_at_s = Some(Nanos(counts.lower_at).seconds_since(start));
+    heap.peak_at_s = Some(Nanos(at).seconds_since(start));
     let recorded = image.heap.slack.unwrap_or_default();
     heap.peak_bound_bytes = counts
         .lower_blocks
         .and_then(|blocks| slack(image, blocks, recorded.peak.saturating_add(recorded.bound), counts.lower))
-        .map(|slack| Bytes::of_balance(counts.upper - peak).max(Bytes::of_balance(peak - counts.lower) + slack));
+        .map(|slack| counts.lower.saturating_sub_unsigned(slack.0).max(of_events))
+        .map(|least| Bytes::of_balance((upper - peak).max(peak - least)));
     heap.live_bound_bytes = slack(image, counts.blocks, recorded.live, counts.lanes_live());
     // Which of a forked child's frees were of blocks that it inherited is not told.
     if inherited == 0 {

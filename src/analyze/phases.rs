@@ -75,7 +75,8 @@ struct HeapOf {
     edges_off: Option<i64>,
 }
 
-fn heap_of(p: &PhasesEnd, mode: Mode, i: &Instance, slack: Option<Bytes>) -> HeapOf {
+/// `slack`: what a figure is wrong by without any order of events; `whole`: no event is missing.
+fn heap_of(p: &PhasesEnd, mode: Mode, i: &Instance, slack: Option<Bytes>, whole: bool) -> HeapOf {
     if mode == Mode::Full
         && let Some(HeapOver { begin, end, most, bounds }) = p.heap.of(i)
     {
@@ -100,7 +101,9 @@ fn heap_of(p: &PhasesEnd, mode: Mode, i: &Instance, slack: Option<Bytes>) -> Hea
     // What a look tells of is the stretch before it. Where the begin was not looked at, the highest of the first stretch may have been before;
     // where the end was not, the highest of the last may be told after it.
     let after = if p.is_noted(Metric::HeapUpper, i.end) { None } else { p.next(Metric::HeapUpper, i.end) };
-    let lower = p.surely(Metric::HeapLower, i).unwrap_or(end).max(begin).max(end);
+    // Blocks that are events were there, whatever the counts say.
+    let of_events = p.heap.of(i).filter(|_| whole).and_then(|h| h.bounds).map_or(end, |[least, _]| least[2]);
+    let lower = p.surely(Metric::HeapLower, i).unwrap_or(end).max(begin).max(end).max(of_events);
     let upper = p.most(Metric::HeapUpper, i).max(after.unwrap_or(lower)).max(lower);
     let edges_off = slack.map(|slack| i64::try_from(slack.0).unwrap_or(i64::MAX));
     HeapOf { begin, end, peak: lower + (upper - lower) / 2, lower, upper, edges_off }
@@ -129,7 +132,8 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         Mode::Full => (image.heap.lanes.max(image.counts.lanes.len()) < 2).then_some(Bytes(0)),
         _ => heap::slack_at_most(image),
     };
-    let heaps: Vec<HeapOf> = times.iter().map(|i| heap_of(p, mode, i, slack)).collect();
+    let whole = heap::are_all_there(image, mode);
+    let heaps: Vec<HeapOf> = times.iter().map(|i| heap_of(p, mode, i, slack, whole)).collect();
     let highest = heaps.iter().zip(times).max_by_key(|(h, _)| h.peak);
     let peak_time = highest.map_or((0.0, 0.0), |(_, i)| (t(i.begin).seconds_since(start), t(i.end).seconds_since(start)));
     let highest = highest.map(|(h, _)| h);

@@ -122,18 +122,6 @@ pub unsafe fn number(i: &Interpreter, code: u64, text: &mut Text, define: &mut i
     }
 }
 
-/// Whether a code object was at `code` before.
-pub fn is_known(code: u64) -> bool {
-    let table = TABLE.load(Acquire);
-    let place = place_of(code);
-    // SAFETY: the table's slots.
-    !table.is_null()
-        && (0..PROBES)
-            .map(|n| unsafe { (*table.add(place.wrapping_add(n) & (SLOTS - 1))).code.load(Relaxed) })
-            .take_while(|c| *c != 0)
-            .any(|c| c == code)
-}
-
 /// Where an address is looked for first.
 fn place_of(code: u64) -> usize {
     ((code >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize

@@ -5,7 +5,6 @@
 //! allocation in between). The one who frees other threads' states is the interpreter's end; so from its beginning only the thread that
 //! brings it about has frames.
 
-use super::codes;
 use super::interpreter::Interpreter;
 use super::layout::NONE;
 use crate::sys;
@@ -52,6 +51,8 @@ pub struct Ground {
     span: u64,
     /// Pages outside that could be read.
     seen: [u64; 256],
+    /// Pages with code objects that could be read.
+    codes: [u64; 256],
 }
 
 impl Ground {
@@ -92,31 +93,42 @@ impl Ground {
             readable
         }
     }
+
+    /// Whether a code object is at `at`. Where a frame can be none, the kernel is asked of every page once.
+    ///
+    /// # Safety
+    /// As for [`Ground::bears`]; and no page is unmapped that had code objects: the heap does not shrink in such a moment.
+    #[inline]
+    pub unsafe fn has_code(&mut self, i: &Interpreter, at: u64) -> bool {
+        let field = at.wrapping_add(i.layout.object_type as u64);
+        // SAFETY: one of 256; the caller's promise.
+        unsafe {
+            let slot = &mut *self.codes.as_mut_ptr().add((field >> 12) as usize % 256);
+            plausible(at)
+                && if self.span == u64::MAX || *slot == field >> 12 {
+                    (field as *const u64).read() == i.code_type
+                } else {
+                    is_code(i, field, slot)
+                }
+        }
+    }
+}
+
+/// The same, asking the kernel; `field`: where the object has its type.
+#[inline(never)]
+fn is_code(i: &Interpreter, field: u64, seen: &mut u64) -> bool {
+    let mut kind = [0];
+    match peek(field, &mut kind) {
+        8 => {
+            *seen = field >> 12;
+            kind[0] == i.code_type
+        }
+        error => was_refused(error),
+    }
 }
 
 /// As much of a frame as is read.
 const FRAME: u64 = 72;
-
-/// Whether a code object is at `at`: the kernel is asked where none was before.
-///
-/// # Safety
-/// None is unmapped that was a code object: the heap does not shrink in such a moment.
-#[inline]
-pub unsafe fn is_code_known(i: &Interpreter, at: u64) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { if codes::is_known(at) { read(at as *const u8, i.layout.object_type) == i.code_type } else { is_code(i, at) } }
-}
-
-/// Whether a code object is at `at`, asking the kernel.
-#[inline(never)]
-pub fn is_code(i: &Interpreter, at: u64) -> bool {
-    let mut kind = [0];
-    plausible(at)
-        && match peek(at + i.layout.object_type as u64, &mut kind) {
-            8 => kind[0] == i.code_type,
-            error => was_refused(error),
-        }
-}
 
 /// Where the kernel may not be asked there is no telling.
 fn was_refused(error: i64) -> bool {
@@ -139,7 +151,8 @@ unsafe fn innermost(i: &Interpreter, state: *const u8, ground: &mut Ground) -> u
         let f = read(top as *const u8, l.cframe_current);
         ground.low = read(state, l.stack_chunk);
         ground.span = read(state, l.stack_top).wrapping_sub(ground.low);
-        if f == 0 || f.wrapping_sub(ground.low) < ground.span || ground.bears_outside(f) && is_code_known(i, read(f as *const u8, l.code)) {
+        if f == 0 || f.wrapping_sub(ground.low) < ground.span || ground.bears_outside(f) && ground.has_code(i, read(f as *const u8, l.code))
+        {
             f
         } else {
             before(i, top, ground)

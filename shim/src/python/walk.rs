@@ -14,7 +14,7 @@ use super::codes::{self, Definition, Text};
 use super::frame::*;
 use super::interpreter::Interpreter;
 use super::layout::{Layout, NONE};
-use super::thread::{Ground, is_code, is_code_known, plausible, read};
+use super::thread::{Ground, plausible, read};
 
 /// Frames that are remembered. From 3.12 on the shim frames of C calls count as well.
 pub const DEPTH: usize = 256;
@@ -287,11 +287,13 @@ impl Python {
             let shim = l.owner != NONE && p.add(l.owner as usize).read() >= l.shim_owner;
             if shim {
                 // In 3.12 it has a code object of the interpreter's, then it has none.
-                if code != self.shim && !(i.version == 0x030c && is_code(i, code) || i.version > 0x030c && plausible(at as u64)) {
+                if code != self.shim
+                    && !(i.version == 0x030c && self.ground.has_code(i, code) || i.version > 0x030c && plausible(at as u64))
+                {
                     return false;
                 }
                 self.shim = code;
-            } else if !is_code_known(i, at as u64) {
+            } else if !self.ground.has_code(i, at as u64) {
                 return false;
             }
             let kind = if KIND == ENTRIES { p.add(l.entry as usize).cast::<u16>().read() } else { 0 };

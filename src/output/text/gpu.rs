@@ -174,8 +174,9 @@ fn phases(page: &mut Page, run: &Run) {
     }
     let mut t = Table::new();
     t.row(["in phases", "device", "busy", "of its time", "copies", "other work", "both at once", "host waited"]);
-    for (p, name) in all.iter().zip(all_phases::names::shown(&all, PHASE_WIDTH)) {
-        let Some(g) = &p.gpu else { continue };
+    let rows = all_phases::names::rows(&all);
+    for (row, name) in rows.iter().zip(all_phases::names::shown(&rows, PHASE_WIDTH)) {
+        let Some(g) = &row.phase.gpu else { continue };
         for (i, d) in g.devices.iter().filter(|d| d.busy_s > 0.0).enumerate() {
             let first = |text: String| if i == 0 { text } else { String::new() };
             t.row([

@@ -69,16 +69,19 @@ pub fn all(page: &mut Page, whose: &Whose) {
     let (own, told): (Vec<&Phase>, Vec<&Phase>) = run.phases.iter().partition(|p| is_of_process(p));
     let mut shown = chosen(&told, PHASES_SHOWN);
     let own: Vec<&Phase> = own.into_iter().filter(|p| matters(p, run)).collect();
-    shown.extend(chosen(&own, OWN_SHOWN));
+    let mut rows = names::rows(&shown);
+    let own_shown = chosen(&own, OWN_SHOWN);
+    rows.extend(names::rows(&own_shown));
+    shown.extend(own_shown);
     if shown.is_empty() {
         return;
     }
     let used = |(_, of): &Column| shown.iter().any(|p| of(p).is_some());
     let mut columns: Vec<Column> = FIRST.into_iter().chain(MORE.into_iter().filter(used)).collect();
-    let mut t = table(&shown, &columns);
+    let mut t = table(&rows, &columns);
     while columns.len() > FIRST.len() && t.lines().iter().any(|l| l.chars().count() > page.room()) {
         columns.pop();
-        t = table(&shown, &columns);
+        t = table(&rows, &columns);
     }
     page.block("PHASES", [headline(&told) + &whose.said()]);
     page.rows(t);
@@ -145,11 +148,11 @@ fn matters(p: &Phase, run: &Run) -> bool {
     (long || large) && !(is_child && p.count < 2)
 }
 
-fn table(shown: &[&Phase], columns: &[Column]) -> Table {
+fn table(rows: &[names::Row], columns: &[Column]) -> Table {
     let mut t = Table::new();
     t.row(["phase"].into_iter().chain(columns.iter().map(|(title, _)| *title)));
-    for (p, name) in shown.iter().zip(names::shown(shown, NAME_WIDTH)) {
-        t.row([name].into_iter().chain(columns.iter().map(|(_, of)| of(p).unwrap_or_else(|| "–".into()))));
+    for (row, name) in rows.iter().zip(names::shown(rows, NAME_WIDTH)) {
+        t.row([name].into_iter().chain(columns.iter().map(|(_, of)| of(row.phase).unwrap_or_else(|| "–".into()))));
     }
     t
 }
@@ -189,13 +192,21 @@ fn left(page: &mut Page, shown: &[&Phase], run: &Run) {
     let about = if left.stderr_bytes > 0.5 { format!(" ± {}", iec(left.stderr_bytes.round() as u64)) } else { String::new() };
     let name = p.path.join("/");
     let line = format!(
-        "`{name}` left {}{about}{}, {} of it by {who} (--sites --phase {} --left)",
+        "`{name}` left {}{about}{}, {} of it by {who} (--sites --phase {} --left){}",
         iec(left.bytes.0),
         if p.source == "auto" { "" } else { " of what it allocated itself" },
         percent(top.bytes.0 as f64, left.bytes.0 as f64),
-        shell::quoted(&name)
+        shell::quoted(&name),
+        gone_meanwhile(p, left.bytes).map_or(String::new(), |gone| format!("; {} of what was there before went meanwhile", iec(gone.0)))
     );
     page.say("", line);
+}
+
+/// What was there before it and went while it was on: the table has what both come to. Known of one that was on once.
+fn gone_meanwhile(p: &Phase, left: Bytes) -> Option<Bytes> {
+    let made = p.heap_persistent_bytes.filter(|_| p.count == 1 && p.source != "auto")?;
+    let gone = Bytes::of_balance(i64::try_from(left.0).ok()?.saturating_sub(made));
+    part(gone.0, left.0).then_some(gone)
 }
 
 /// What is to be said of those that repeat: leaks, and times that stand out.
