@@ -38,3 +38,16 @@ fn the_bound_of_a_short_programs_peak_holds_the_true_one() {
         assert!(live <= 4096, "{rounds} rounds: live at the end ± {live}");
     }
 }
+
+/// Four threads at once, between two looks: each one's own peak is known, and that they were at once by their events.
+#[test]
+fn blocks_of_many_threads_that_are_events_are_at_once_in_fast_mode_too() {
+    let test = "blocks_of_many_threads_that_are_events_are_at_once_in_fast_mode_too";
+    let Some(report) = Program::new(test, "held_together.c").report(Mode::Fast) else { return };
+    let heap = &report["runs"][0]["heap"];
+    let number = |key: &str| heap[key].as_i64().unwrap_or_else(|| panic!("no heap.{key}: {heap}"));
+    let (held, peak, bound) = (4 * 24 << 20, number("peak_bytes"), number("peak_bound_bytes"));
+    // Beside them what the C library holds for threads, and the rest of a page of each block.
+    assert!(peak + bound >= held && peak - bound <= held + 4 * 2048, "{held} is not {peak} ± {bound}");
+    assert!(bound < held / 100, "{peak} ± {bound} says too little");
+}

@@ -237,3 +237,44 @@ fn a_forked_child_on_a_full_disk_says_what_to_do() {
     }
     assert!(of_threads > 0, "no size left room for a header and none for a thread");
 }
+
+/// Where the disk has no room for the events, what the counts know is said: no heap is taken for none.
+#[test]
+fn a_heap_without_room_for_events_is_known_by_its_counts() {
+    let test = "a_heap_without_room_for_events_is_known_by_its_counts";
+    if support::lacks(test, &[Need::Root, Need::Command("unshare")]) {
+        return;
+    }
+    let program = support::build("peaks.c", "peaks", &[]);
+    let mut by_counts = 0;
+    for size in [60, 100, 400, 600] {
+        let dir = support::fresh_dir(test);
+        let script = format!(
+            r#"mount -t tmpfs -o size={size}k none "$DIR" || exit 77; "$MEMSHIM" run -o "$DIR/t.jsonl" -- "$PEAKS" 300 2>&1 >/dev/null
+            "$MEMSHIM" analyze "$DIR/t.jsonl"; echo; "$MEMSHIM" analyze --json "$DIR/t.jsonl""#
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "/bin/sh", "-c", &script]).env("DIR", &dir).env("PEAKS", &program).env("MEMSHIM_MODE", "full");
+        let out = command.env("MEMSHIM", support::memshim()).env("MEMSHIM_STACKS", "off").output().expect("unshare");
+        let text = support::lossy(&out.stdout);
+        let (screen, json) = text.split_once("\n{").expect("a report");
+        let report: Value = serde_json::from_str(&format!("{{{json}")).expect("JSON");
+        let (heap, events) = (&report["runs"][0]["heap"], &report["runs"][0]["events"]);
+        let number = |of: &Value, key: &str| of[key].as_i64().unwrap_or_else(|| panic!("{size}: no {key}: {of}"));
+        let (lost, counted) = (number(events, "lost"), number(events, "counted"));
+        if lost * 100 < counted {
+            continue;
+        }
+        by_counts += 1;
+        let (true_peak, peak, bound) = (10_000 + 50 * 200_000, number(heap, "peak_bytes"), number(heap, "peak_bound_bytes"));
+        assert!((peak - true_peak).abs() <= bound && bound < true_peak / 10, "{size}: {true_peak} is not {peak} ± {bound}");
+        assert!(screen.contains("HEAP      peak live"), "{size}: {screen}");
+        // Where events were recorded until the disk was full, that was said when it was.
+        let said = match report["runs"][0]["mode"].as_str() {
+            Some("full") => ["by usable size, from the counts", "heap calls are counted only"],
+            _ => ["no space left on the device", "could not be written any more"],
+        };
+        assert!(said.iter().all(|part| screen.contains(part)), "{size}: {screen}");
+    }
+    assert!(by_counts >= 2, "{by_counts}");
+}

@@ -29,6 +29,19 @@ pub fn are_all_there(image: &ImageEnd, mode: Mode) -> bool {
     events(image, mode).lost == 0
 }
 
+/// Whether so many events are missing that the counts, in which no call is, say more of the heap than they do.
+pub fn is_by_counts(events: &Events, mode: Mode) -> bool {
+    mode == Mode::Full && lacks_many(events)
+}
+
+/// Whether so many events are missing that sums of the others say little.
+pub fn lacks_many(events: &Events) -> bool {
+    events.lost > 0 && events.lost >= events.counted / MISSING
+}
+
+/// One event in so many.
+const MISSING: u64 = 100;
+
 /// Why the trace could not be written to its end, where it could not.
 pub fn unwritten(image: &ImageEnd) -> Option<&str> {
     image.seen.lowered.iter().find(|l| l.errno.is_some()).map(|l| l.why.0.as_str())
@@ -69,8 +82,9 @@ pub fn heap(image: &ImageEnd, mode: Mode, options: &Options) -> Heap {
         ..Heap::default()
     };
     heap.reallocs = heap.by_function.iter().filter(|(name, _)| name.contains("realloc")).map(|(_, f)| f.allocs).sum();
+    let by_counts = is_by_counts(&events(image, mode), mode);
     match mode {
-        Mode::Full => full(image, start, &mut heap),
+        Mode::Full if !by_counts => full(image, start, &mut heap),
         _ => fast(image, start, &mut heap),
     }
     // In fast mode the blocks from `big` on are events, each of them.
@@ -80,7 +94,7 @@ pub fn heap(image: &ImageEnd, mode: Mode, options: &Options) -> Heap {
     (heap.sizes, heap.sizes_estimated) = sizes(image, mode);
     heap.seen = image.header.heap_seen != Some(false);
     // Of a process that is running the latest events are in its memory.
-    if !heap.seen || image.seen.running || mode == Mode::Full && events(image, mode).lost > 0 {
+    if !heap.seen || image.seen.running || mode == Mode::Full && !by_counts && events(image, mode).lost > 0 {
         (heap.peak_bound_bytes, heap.live_bound_bytes) = (None, None);
     }
     heap
@@ -145,11 +159,13 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
 const ALIGNED_SLACK: u64 = 16;
 /// What a block can have that the allocator mapped by itself: the rest of its page.
 const MAPPED_SLACK: u64 = 4096;
+/// From this size on the C library maps a block by itself.
+const MAPPED_FROM: u64 = 128 << 10;
 
 /// By how much live bytes of a phase by usable size can exceed those by requested size, at any time of the run; `None`: not known.
 pub fn slack_at_most(image: &ImageEnd) -> Option<Bytes> {
     let recorded = image.heap.slack.unwrap_or_default();
-    slack(image, image.counts.most_blocks, recorded.peak.saturating_add(recorded.bound), i64::MAX)
+    slack(image, image.counts.most_blocks, recorded.peak.saturating_add(recorded.bound), image.counts.upper)
 }
 
 /// By how much `usable` bytes in `blocks` blocks exceed what was asked for, at most; `recorded`: the part of blocks that are events.
@@ -158,10 +174,12 @@ fn slack(image: &ImageEnd, blocks: i64, recorded: i64, usable: i64) -> Option<By
     // Of `operator new` only the allocator knows which calls were aligned.
     let aligned = |name: &str| name.contains("align") || name.contains("valloc") || name.contains("new");
     let any_aligned = image.counts.by_fn.iter().enumerate().any(|(func, row)| row.0 > 0 && aligned(&function_name(&image.header, func)));
-    // Where recording was lowered the big blocks are no events from there on.
-    let more = if any_aligned { ALIGNED_SLACK } else { 0 } + if image.heap.slack.is_none() { MAPPED_SLACK } else { 0 };
-    let blocks = (blocks.max(0) as u64).saturating_mul(each.saturating_add(more));
-    Some(Bytes(blocks.saturating_add_signed(recorded.max(0)).min(usable.max(0) as u64)))
+    let (blocks, usable) = (blocks.max(0) as u64, usable.max(0) as u64);
+    let more = if any_aligned { ALIGNED_SLACK } else { 0 };
+    // Where events are missing, or recording was lowered, not each big block is one.
+    let mapped = if image.heap.slack.is_none() { blocks.saturating_mul(MAPPED_SLACK).min(usable / MAPPED_FROM * MAPPED_SLACK) } else { 0 };
+    let each = blocks.saturating_mul(each.saturating_add(more));
+    Some(Bytes(each.saturating_add(mapped).saturating_add_signed(recorded.max(0)).min(usable)))
 }
 
 fn requested(image: &ImageEnd) -> Bytes {

@@ -8,7 +8,8 @@ use crate::launch::relay::Watch;
 use crate::launch::rules::{Rule, Rules};
 use crate::launch::target::{self, Outcome, Plan};
 use crate::launch::{job, preload};
-use crate::output::{shell, units::iec};
+use crate::output::shell;
+use crate::output::units::{count, iec};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use memshim_format::settings::{FILE, Key, RUN};
@@ -328,6 +329,13 @@ fn summary(o: &Outcome) -> String {
         Ok(path) => {
             if let Some(trouble) = &o.trouble {
                 say(format!("could not add to {}: {trouble}", path.display()));
+            }
+            if let Some((lost, counted)) = o.missing.filter(|(lost, _)| *lost > 0) {
+                say(format!(
+                    "{} of {} heap calls are counted only, not in the trace one by one: the report says why",
+                    count(lost),
+                    count(counted)
+                ));
             }
             say(format!("next: memshim analyze {}", shell::quoted_path(path)));
         }

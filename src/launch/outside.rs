@@ -10,7 +10,7 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -81,6 +81,22 @@ fn first_line(trace: &Path, flags: i32) -> Option<Value> {
     serde_json::from_slice(&first).ok().filter(|v: &Value| v["type"] == "header")
 }
 
+/// Heap calls of its last program that a trace has no events of, and all that there were: by its last word, where it has one and is not
+/// compressed.
+pub fn missing(trace: &Path) -> Option<(u64, u64)> {
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(trace).ok()?;
+    let len = file.metadata().ok().filter(|m| m.is_file())?.len();
+    file.seek(SeekFrom::Start(len.saturating_sub(LAST_WORD))).ok()?;
+    let mut last = Vec::new();
+    file.take(LAST_WORD).read_to_end(&mut last).ok()?;
+    let mut lines = last.rsplit(|b| *b == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let end = lines.find(|line| line["type"] == "end")?;
+    Some((end["lost"].as_u64()?, end["counted"].as_u64()?))
+}
+
+/// The last line of a program, and what may stand after it.
+const LAST_WORD: u64 = 64 << 10;
+
 /// Whether this is the trace of the process `pid` that started at `start_ticks` (when known).
 pub fn is_of(header: &Value, pid: i32, start_ticks: Option<u64>) -> bool {
     header["pid"] == pid && (start_ticks.is_none() || header["start_ticks"].as_u64() == start_ticks)
@@ -108,6 +124,19 @@ mod tests {
         assert_eq!((&v["type"], &v["pid"], &v["hwm"], &v["status"]["signal"]), (&json!("outside"), &json!(7), &json!(5), &json!(9)));
         assert_eq!((&v["cgroup"]["oom_kills"], &v["cgroup"]["peak"], &v["cgroup"]["limit"]), (&json!(1), &json!(9), &Value::Null));
         assert!(v["rusage"]["maxrss"].is_u64());
+    }
+
+    #[test]
+    fn the_last_word_says_what_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let trace = dir.path().join("t.jsonl");
+        let write = |text: &str| std::fs::write(&trace, text).unwrap();
+        write(
+            "{\"type\":\"header\"}\n{\"type\":\"end\",\"counted\":70,\"lost\":3}\n{\"type\":\"end\",\"counted\":90,\"lost\":5}\n{\"type\":\"outside\"}\n",
+        );
+        assert_eq!(missing(&trace), Some((5, 90)));
+        write(&format!("{{\"type\":\"end\",\"counted\":70,\"lost\":3}}\n{}\n{{\"type\":\"end", "x".repeat(70_000)));
+        assert_eq!(missing(&trace), None);
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub struct Outcome {
     pub trace: Result<PathBuf, String>,
     /// Trouble with the trace that is there.
     pub trouble: Option<String>,
+    /// Heap calls that the trace has no events of, and all there were; of a trace that says so.
+    pub missing: Option<(u64, u64)>,
     pub oom_kills: u64,
     pub limit: Option<u64>,
 }
@@ -158,6 +160,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
             eprintln!("memshim: cannot note the files beside {}: {e}", first.display());
         }
     }
+    let missing = trace.as_deref().and_then(outside::missing);
     let trouble = trace.as_deref().and_then(|t| finish(t, &line).err()).map(|e| e.to_string());
     let trace = trace.map(|t| shortest(&t)).ok_or_else(|| why_no_trace(plan, &env));
     let kills = |r: &Reading| r.oom_kills.unwrap_or(0);
@@ -170,6 +173,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
         children_hwm: below.hwm(),
         trace,
         trouble,
+        missing,
         oom_kills: kills(&after).saturating_sub(kills(&before)),
         limit: after.limit.map(|l| l.0),
     })

@@ -36,6 +36,8 @@ const PLAIN: &str = "\x1b[0m";
 const MARGIN: usize = 10;
 /// Of a command in a line about something else.
 const COMMAND_WIDTH: usize = 40;
+/// Of one to type again.
+const TYPED_WIDTH: usize = 100;
 
 /// The whole screen, with ANSI styles; whoever prints it strips them where they don't belong.
 pub fn render(report: &Report, style: &Style) -> String {
@@ -232,11 +234,23 @@ fn next_command(report: &Report, shown: Option<&Run>, traces: &[PathBuf]) -> Str
     let quoted = traces.iter().map(|t| shell::quoted_path(t)).collect::<Vec<_>>().join(" ");
     match shown {
         Some(run) if run.events.lost > 0 || run.mode == Mode::Fast && run.heap.peak_bound_bytes.is_some_and(|b| matters(b.0, run)) => {
-            format!("memshim run --mode full -- {}    (exact peaks)", super::table::cut(&run.command.join(" "), 60))
+            format!("memshim run --mode full -- {}    (exact peaks)", command(&run.command))
         }
         _ if report.runs.len() > 1 => format!("memshim analyze {quoted} --pid PID    (another process), or --json"),
         _ => format!("memshim analyze {quoted} --json    (everything)"),
     }
+}
+
+/// A command to type again; of a long one the words that fit, and that there are more.
+fn command(words: &[String]) -> String {
+    let whole = words.iter().map(|word| shell::quoted(word)).collect::<Vec<_>>();
+    let mut shown = whole.join(" ");
+    let mut n = whole.len();
+    while n > 1 && shown.chars().count() > TYPED_WIDTH {
+        n -= 1;
+        shown = format!("{} …", whole[..n].join(" "));
+    }
+    shown
 }
 
 /// Whether what is not known of the peak is worth another run: more than a tenth of the heap, and a twentieth of what is resident.

@@ -1,6 +1,7 @@
 //! Peak, heap and mappings of one run.
 
 use super::{Page, peak_resident};
+use crate::analyze::heap::is_by_counts;
 use crate::analyze::report::{AtPeak, EndKind, Job, Mode, Run};
 use crate::output::table::Table;
 use crate::output::units::{count, iec, iec_signed, percent, seconds};
@@ -191,6 +192,9 @@ fn heap(page: &mut Page, run: &Run) {
         lines.push(format!("total by function: {}", functions(run)));
     }
     lines.iter().for_each(|line| page.say("", line));
+    if is_by_counts(&run.events, run.mode) {
+        page.warn("", "by usable size, from the counts that each thread keeps: too many events are missing (see EVENTS)");
+    }
     page.gap();
 }
 

@@ -1,6 +1,7 @@
 //! Who allocated: a short section of owners, and the pages of call sites.
 
 use super::Page;
+use crate::analyze::heap;
 use crate::analyze::report::{Frame, Owner, Run, Site, SiteSums, TreeNode, View};
 use crate::analyze::views::label;
 use crate::output::table::{Table, cut};
@@ -54,6 +55,9 @@ pub fn owners(page: &mut Page, run: &Run) {
     }
     shares(page, sums);
     problems(page, sums);
+    if sums.memory == "heap" && heap::lacks_many(&run.events) {
+        page.warn("", format!("of the recorded calls alone: {} of {} have no event", count(run.events.lost), count(run.events.counted)));
+    }
     page.gap();
 }
 
