@@ -278,3 +278,33 @@ fn a_heap_without_room_for_events_is_known_by_its_counts() {
     }
     assert!(by_counts >= 2, "{by_counts}");
 }
+
+/// Blocks that the table has no room for are none that stay for ever: they are lost, and nothing else is.
+#[test]
+fn blocks_without_room_in_the_table_are_lost_and_do_not_leak() {
+    let test = "blocks_without_room_in_the_table_are_lost_and_do_not_leak";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let program = support::build("many_live.c", "many_live", &[]);
+    let mut lacking = 0;
+    for kib in [80_000, 100_000, 120_000] {
+        let dir = support::fresh_dir(test);
+        let script = format!(r#"ulimit -v {kib}; LD_PRELOAD="$SHIM" MEMSHIM_OUT="$DIR/t.jsonl" "$MANY""#);
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &script]).env("SHIM", support::shim()).env("DIR", &dir).env("MANY", &program);
+        let out = command.env("MEMSHIM_MODE", "full").env("MEMSHIM_STACKS", "off").output().expect("a shell");
+        let blocks: u64 = support::lossy(&out.stdout).trim().parse().expect("how many it held");
+        let report: Value = serde_json::from_str(&support::analyze(&dir.join("t.jsonl")).expect("a report")).expect("JSON");
+        let run = &report["runs"][0];
+        let number = |part: &str, key: &str| run[part][key].as_u64().unwrap_or_else(|| panic!("{kib}: no {part}.{key}: {run}"));
+        let (counted, recorded, lost) = (number("events", "counted"), number("events", "recorded"), number("events", "lost"));
+        assert!(counted == recorded + lost && counted >= 3 * blocks, "{kib}: {}", run["events"]);
+        let leaked = number("heap", "leaked_allocs");
+        assert!(leaked <= 4, "{kib}: {blocks} freed, {leaked} leaked, {lost} lost: {}", run["heap"]);
+        let said = run["missing"].as_array().expect("missing").iter().map(|m| m["count"].as_u64().unwrap_or(0)).sum::<u64>();
+        assert_eq!(said, lost, "{kib}: {}", run["missing"]);
+        lacking += (lost > 0) as u32;
+    }
+    assert!(lacking > 0, "there was room in all of them");
+}

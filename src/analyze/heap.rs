@@ -16,7 +16,8 @@ pub fn events(image: &ImageEnd, mode: Mode) -> Events {
     let rest = counted(image).saturating_sub(single).saturating_sub(under_way(image, mode));
     let (recorded, lost) = match mode {
         Mode::Full if image.seen.running => (single, declared.min(rest)),
-        Mode::Full => (single, rest),
+        // Of a realloc that there was no room for the old block's end is an event: as a call it is lost.
+        Mode::Full => (single.saturating_sub(declared.saturating_sub(rest)), rest.max(declared)),
         // What a trace that could not be written does not hold was to be in it.
         _ if image.seen.full_before && unwritten(image).is_some() => (single, rest),
         _ => (single + rest.saturating_sub(declared), declared.min(rest)),

@@ -28,7 +28,6 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
     add("calls", heap::under_way(image, mode), "the process was killed inside them");
     if mode == Mode::Full && !seen.running {
         add("events", events.lost.saturating_sub(declared), "counted, but not in what could be read of the trace");
-        add("events", declared.saturating_sub(events.lost), "said to be lost, but no call is missing");
     }
     add("allocations", t.gap_allocs, "a batch between two others is not there");
     add("batches", t.overlaps, "they begin before the batch before them ends");

@@ -91,14 +91,22 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
         }
         let (n, raw) = KINDS.number(func, size, usable.wrapping_sub(size), v, flags);
         if n == 0 {
-            (*lane).lost.fetch_add(1, Relaxed);
+            lose(lane, c, usable, flags);
             return true;
         }
         let entry = Entry::new(i, c.seq, usable);
         let owed = DEBTS.may_have(addr3) && DEBTS.take(addr3, |d| d.low_seq() == usable & SEQ_MASK).is_some();
         // Where it is owed it has ended already: it stands nowhere.
-        if !owed && !put_block(i, lane, c, addr3, entry, force) {
-            return false; // the free of the block before is in another ring
+        if !owed {
+            match put_block(i, lane, c, addr3, entry, force) {
+                Put::Yes => {}
+                // The free of the block before is in another ring.
+                Put::Later => return false,
+                Put::NoRoom => {
+                    lose(lane, c, usable, flags);
+                    return true;
+                }
+            }
         }
         if c.stacks.now != c.stacks.written {
             stacks::note(lane, c);
@@ -122,34 +130,54 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
     true
 }
 
-/// Puts a new block into the table, or beside it. False: another lies at its address, whose end may be in another ring.
+/// An allocation that there is no room for is no event, or its block would be live for ever: its free will be of an unknown one. The block
+/// that it replaced ends all the same.
+#[cold]
+#[inline(never)]
+unsafe fn lose(lane: *mut Lane, c: &mut Commit, usable: u64, flags: u8) {
+    // SAFETY: the lock is held.
+    unsafe {
+        (*lane).lost.fetch_add(1, Relaxed);
+        c.live += usable as i64;
+        c.peak = c.peak.max(c.live);
+        if replaces(flags) {
+            not_a_call(lane, c);
+            end_pending(lane, c);
+        }
+    }
+}
+
+enum Put {
+    Yes,
+    /// Another block lies at its address, whose end may be in another ring.
+    Later,
+    NoRoom,
+}
+
+/// Puts a new block into the table, or beside it.
 #[inline(always)]
-unsafe fn put_block(i: u32, lane: *mut Lane, c: &mut Commit, addr3: u64, entry: Entry, force: bool) -> bool {
+unsafe fn put_block(i: u32, lane: *mut Lane, c: &mut Commit, addr3: u64, entry: Entry, force: bool) -> Put {
     // SAFETY: the lock is held.
     unsafe {
         match TABLE.insert(addr3, entry) {
             Inserted::Yes => {
                 order::wake(addr3);
-                return true;
+                Put::Yes
             }
             Inserted::Taken(slot) if LANES.load(Relaxed) == 1 || YOUNGER.is_full() => {
                 end_unseen(i, lane, c, addr3, slot);
-                if matches!(TABLE.insert(addr3, entry), Inserted::Yes) {
-                    return true;
-                }
+                if matches!(TABLE.insert(addr3, entry), Inserted::Yes) { Put::Yes } else { Put::NoRoom }
             }
             Inserted::Taken(_) if force => {
                 YOUNGER.put(addr3, entry);
                 order::note_aside();
                 order::wake(addr3);
-                return true;
+                Put::Yes
             }
-            Inserted::Taken(_) => return false,
-            Inserted::NoMemory => {}
+            Inserted::Taken(_) => Put::Later,
+            Inserted::NoMemory => Put::NoRoom,
         }
-        (*lane).lost.fetch_add(1, Relaxed);
     }
-    true
 }
 
 /// A block's end went past us (a library bound to the C library directly, a lost record): it is seen when its address is given out
