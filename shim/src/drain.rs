@@ -241,7 +241,7 @@ unsafe fn pass_gap(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block, n
     // SAFETY: the block is the lane's; the lock is held.
     unsafe {
         let word = |at: u32| (*((block as *const u8).add(at as usize) as *const AtomicU64)).load(Acquire);
-        // In this order: who links the next block has written what stands in this one.
+        // In this order: who links the next block has written what stands in this one, but for what he interrupted.
         let next = (*block).next.load(Acquire);
         let here = record::here(if c.pos as usize + 8 <= BLOCK { word(c.pos) } else { 0 }, c.pos as usize);
         let stuck = &mut STUCK_SINCE[i as usize % LANES_MAX];
@@ -266,10 +266,10 @@ unsafe fn pass_gap(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block, n
         }
         match here {
             // It was written since the search for it.
-            Here::Record(_) => return Gap::Passed,
+            Here::Record => return Gap::Passed,
             Here::Damaged => {
                 (*lane).lost.fetch_add(1, Relaxed);
-                c.pos = BLOCK as u32;
+                c.pos += 8;
                 return Gap::Passed;
             }
             _ => {}

@@ -16,7 +16,7 @@ pub fn events(image: &ImageEnd, mode: Mode) -> Events {
     let rest = counted(image).saturating_sub(single).saturating_sub(under_way(image, mode));
     let (recorded, lost) = match mode {
         Mode::Full if image.seen.running => (single, declared.min(rest)),
-        // Of a realloc that there was no room for the old block's end is an event: as a call it is lost.
+        // What is said to be lost is lost as a call, also where a part of it is an event: of a realloc the old block's end.
         Mode::Full => (single.saturating_sub(declared.saturating_sub(rest)), rest.max(declared)),
         // What a trace that could not be written does not hold was to be in it.
         _ if image.seen.full_before && unwritten(image).is_some() => (single, rest),
@@ -25,19 +25,22 @@ pub fn events(image: &ImageEnd, mode: Mode) -> Events {
     Events { counted: recorded + lost, recorded, single, lost, unknown_frees: image.totals.unknown_frees, failed: image.counts.failed }
 }
 
-/// Whether no event is missing: then no block is taken for live whose free was lost.
-pub fn are_all_there(image: &ImageEnd, mode: Mode) -> bool {
-    events(image, mode).lost == 0
+/// Whether, in fast mode, each block that is an event has its end as one too, so that what the events add up to was live. Not so after a
+/// fork, as inherited blocks end without one, nor where recording was lowered, nor where events are missing.
+pub fn events_are_live_blocks(image: &ImageEnd) -> bool {
+    let t = &image.totals;
+    let damage = [t.gap_allocs, t.overlaps, t.miscounted, t.bad_codes, t.unknown_kinds, t.unmatched, declared_lost(image)];
+    image.heap.slack.is_some() && image.seen.lowered.is_empty() && image.header.inherited.is_none() && damage.iter().all(|n| *n == 0)
 }
 
-/// Whether so many events are missing that the counts, in which no call is, say more of the heap than they do.
+/// Whether so many events of full mode are missing that the counts, which have every call, say more of the heap.
 pub fn is_by_counts(events: &Events, mode: Mode) -> bool {
     mode == Mode::Full && lacks_many(events)
 }
 
 /// Whether so many events are missing that sums of the others say little.
 pub fn lacks_many(events: &Events) -> bool {
-    events.lost > 0 && events.lost >= events.counted / MISSING
+    events.lost > 0 && events.lost.saturating_mul(MISSING) >= events.counted
 }
 
 /// One event in so many.
@@ -134,7 +137,7 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
     heap.live_allocs = inherited.saturating_add(counts.blocks).max(0) as u64;
     // What the blocks that are events needed at least, at one instant; that is by requested size.
     let events = image.heap.requested;
-    let of_events = if are_all_there(image, Mode::Fast) { events.peak.saturating_sub(events.bound) } else { i64::MIN };
+    let of_events = if events_are_live_blocks(image) { events.peak.saturating_sub(events.bound) } else { i64::MIN };
     let (lower, at) = if of_events > counts.lower { (of_events, events.at) } else { (counts.lower, counts.lower_at) };
     // Between the two nobody knows; the middle is wrong by least. By requested size the peak is lower by at most the slack of the
     // blocks that were live.
@@ -160,7 +163,7 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
 const ALIGNED_SLACK: u64 = 16;
 /// What a block can have that the allocator mapped by itself: the rest of its page.
 const MAPPED_SLACK: u64 = 4096;
-/// From this size on the C library maps a block by itself.
+/// From this size on the C library maps a block by itself, unless the program has set it another threshold.
 const MAPPED_FROM: u64 = 128 << 10;
 
 /// By how much live bytes of a phase by usable size can exceed those by requested size, at any time of the run; `None`: not known.

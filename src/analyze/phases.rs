@@ -75,7 +75,7 @@ struct HeapOf {
     edges_off: Option<i64>,
 }
 
-/// `slack`: what a figure is wrong by without any order of events; `whole`: no event is missing.
+/// `slack`: what a figure is wrong by without any order of events; `whole`: what events add up to was live.
 fn heap_of(p: &PhasesEnd, mode: Mode, i: &Instance, slack: Option<Bytes>, whole: bool) -> HeapOf {
     if mode == Mode::Full
         && let Some(HeapOver { begin, end, most, bounds }) = p.heap.of(i)
@@ -132,7 +132,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         Mode::Full => (image.heap.lanes.max(image.counts.lanes.len()) < 2).then_some(Bytes(0)),
         _ => heap::slack_at_most(image),
     };
-    let whole = heap::are_all_there(image, mode);
+    let whole = heap::events_are_live_blocks(image);
     let heaps: Vec<HeapOf> = times.iter().map(|i| heap_of(p, mode, i, slack, whole)).collect();
     let highest = heaps.iter().zip(times).max_by_key(|(h, _)| h.peak);
     let peak_time = highest.map_or((0.0, 0.0), |(_, i)| (t(i.begin).seconds_since(start), t(i.end).seconds_since(start)));

@@ -45,7 +45,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     let end = ending(h, seen, next_image);
     let events = heap::events(&image, mode);
     let maps = maps::maps(&image);
-    // Without most of its events what is known of a full trace's heap is what is known in fast mode.
+    // Without too many of its events what is known of a full trace's heap is what is known in fast mode.
     let known_as = if heap::is_by_counts(&events, mode) { Mode::Fast } else { mode };
     let (mut phases, more_phases) = phases::phases(&image, known_as, options.units.as_ref());
     let samples = samples(&image, inside);

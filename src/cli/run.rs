@@ -331,11 +331,7 @@ fn summary(o: &Outcome) -> String {
                 say(format!("could not add to {}: {trouble}", path.display()));
             }
             if let Some((lost, counted)) = o.missing.filter(|(lost, _)| *lost > 0) {
-                say(format!(
-                    "{} of {} heap calls are counted only, not in the trace one by one: the report says why",
-                    count(lost),
-                    count(counted)
-                ));
+                say(format!("{} of {} heap calls could not be recorded in it: the report says why", count(lost), count(counted)));
             }
             say(format!("next: memshim analyze {}", shell::quoted_path(path)));
         }

@@ -241,7 +241,7 @@ fn next_command(report: &Report, shown: Option<&Run>, traces: &[PathBuf]) -> Str
     }
 }
 
-/// A command to type again; of a long one the words that fit, and that there are more.
+/// A command as it is typed; of a long one the words that fit, and that there are more.
 fn command(words: &[String]) -> String {
     let whole = words.iter().map(|word| shell::quoted(word)).collect::<Vec<_>>();
     let mut shown = whole.join(" ");

@@ -301,8 +301,8 @@ pub const MAX_WORDS: usize = 8;
 pub enum Here {
     /// No more records in this block.
     End,
-    /// A record, of so many bytes.
-    Record(usize),
+    /// A record.
+    Record,
     /// One that would go on behind the block: the program has written there.
     Damaged,
     /// Nothing yet, or what a record was to be put into; or a word that begins none.
@@ -320,7 +320,7 @@ pub const fn here(w: u64, pos: usize) -> Here {
     let len = words(w) * 8;
     match op_of(w) {
         op::PAD => Here::End,
-        _ if len > 0 && pos + len <= BLOCK => Here::Record(len),
+        _ if len > 0 && pos + len <= BLOCK => Here::Record,
         _ => Here::Damaged,
     }
 }
@@ -334,10 +334,10 @@ mod tests {
     fn a_place_of_a_block_is_what_its_word_says() {
         let free = start(op::FREE, 1, 77);
         assert_eq!((words(free), words(start(op::FREE, 0, 77))), (1, 2));
-        assert_eq!([here(free, BLOCK_WORDS), here(free, BLOCK - 8), here(free, BLOCK)], [Here::Record(8), Here::Record(8), Here::End]);
+        assert_eq!([here(free, BLOCK_WORDS), here(free, BLOCK - 8), here(free, BLOCK)], [Here::Record, Here::Record, Here::End]);
         // Written since the search for it: a record, not damage.
-        assert_eq!([here(0, BLOCK_WORDS), here(start(op::ALLOC, 0, 77), BLOCK_WORDS)], [Here::Unwritten, Here::Record(16)]);
-        assert_eq!([here(start(op::FREE, 0, 77), BLOCK - 16), here(start(op::FREE, 0, 77), BLOCK - 8)], [Here::Record(16), Here::Damaged]);
+        assert_eq!([here(0, BLOCK_WORDS), here(start(op::ALLOC, 0, 77), BLOCK_WORDS)], [Here::Unwritten, Here::Record]);
+        assert_eq!([here(start(op::FREE, 0, 77), BLOCK - 16), here(start(op::FREE, 0, 77), BLOCK - 8)], [Here::Record, Here::Damaged]);
         assert_eq!([here(start(op::PAD, 0, 0), BLOCK_WORDS), here(77, BLOCK_WORDS)], [Here::End, Here::Unwritten]);
         let of_length = (0..128).filter(|o| *o != op::PAD).all(|o| here(start(o, 1, 1), 0) == Here::Damaged || words(start(o, 1, 1)) > 0);
         assert!(of_length, "a record without a length would be met for ever");

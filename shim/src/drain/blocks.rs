@@ -138,12 +138,14 @@ unsafe fn lose(lane: *mut Lane, c: &mut Commit, usable: u64, flags: u8) {
     // SAFETY: the lock is held.
     unsafe {
         (*lane).lost.fetch_add(1, Relaxed);
-        c.live += usable as i64;
-        c.peak = c.peak.max(c.live);
+        if CONFIG.mode != FAST {
+            c.live += usable as i64; // its free takes it off
+        }
         if replaces(flags) {
             not_a_call(lane, c);
             end_pending(lane, c);
         }
+        c.peak = c.peak.max(c.live);
     }
 }
 
@@ -294,6 +296,16 @@ unsafe fn kill(addr3: u64, slot: Slot, e: Entry) {
     }
 }
 
+/// A block that had an event comes into the table again. Without room there its end will be of an unknown one.
+unsafe fn put_back(addr3: u64, e: Entry) {
+    // SAFETY: the lock is held; lanes of entries exist.
+    unsafe {
+        if matches!(TABLE.insert(addr3, e), Inserted::NoMemory) {
+            (*spool::lane(e.lane())).lost.fetch_add(1, Relaxed);
+        }
+    }
+}
+
 /// The oldest of the younger blocks of an address takes its place in the table.
 #[cold]
 #[inline(never)]
@@ -301,7 +313,7 @@ unsafe fn promote(addr3: u64) {
     // SAFETY: the lock is held.
     unsafe {
         if let Some(e) = YOUNGER.take(addr3, |_| true) {
-            TABLE.insert(addr3, e);
+            put_back(addr3, e);
         }
     }
 }
@@ -428,7 +440,7 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
                 c.pend = Pending::default();
                 if p.what == 1 || p.what == 2 {
                     let e = Entry::new(if p.what == 1 { i } else { p.lane }, p.seq, p.usable);
-                    TABLE.insert(low, e);
+                    put_back(low, e);
                     order::wake(low);
                 }
             }

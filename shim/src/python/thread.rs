@@ -94,7 +94,8 @@ impl Ground {
         }
     }
 
-    /// Whether a code object is at `at`. Where a frame can be none, the kernel is asked of every page once.
+    /// Whether a code object is at `at`. Where a frame can be none, the kernel is asked of every page until it had one; else a frame's code
+    /// is an object.
     ///
     /// # Safety
     /// As for [`Ground::bears`]; and no page is unmapped that had code objects: the heap does not shrink in such a moment.
@@ -120,8 +121,11 @@ fn is_code(i: &Interpreter, field: u64, seen: &mut u64) -> bool {
     let mut kind = [0];
     match peek(field, &mut kind) {
         8 => {
-            *seen = field >> 12;
-            kind[0] == i.code_type
+            let is_code = kind[0] == i.code_type;
+            if is_code {
+                *seen = field >> 12;
+            }
+            is_code
         }
         error => was_refused(error),
     }

@@ -155,7 +155,7 @@ fn heap(page: &mut Page, run: &Run) {
         (_, Some(b)) if b.0 == 0 => " (exact)".into(),
         (_, Some(b)) => format!(" (± {} at most)", iec(b.0)),
         (_, None) if run.end.kind == EndKind::Running => " (so far: its latest events are in its memory)".into(),
-        (Mode::Full, None) if run.events.lost > 0 => " (of the recorded calls)".into(),
+        (Mode::Full, None) if run.events.lost > 0 && !is_by_counts(&run.events, run.mode) => " (of the recorded calls)".into(),
         (_, None) => " (no bound known)".into(),
     };
     page.say(if h.seen { "HEAP" } else { "" }, format!("peak live {}{at}{bound}", iec(h.peak_bytes.0)));

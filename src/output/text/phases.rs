@@ -3,8 +3,9 @@
 pub(super) mod names;
 
 use super::{Page, Whose, gpu, peak_resident};
+use crate::analyze::heap::lacks_many;
 use crate::analyze::phases::is_of_process;
-use crate::analyze::report::{Phase, PhaseDevice, Run};
+use crate::analyze::report::{Phase, PhaseDevice, PhaseSites, Run};
 use crate::analyze::views::label;
 use crate::model::units::Bytes;
 use crate::output::shell;
@@ -197,16 +198,16 @@ fn left(page: &mut Page, shown: &[&Phase], run: &Run) {
         if p.source == "auto" { "" } else { " of what it allocated itself" },
         percent(top.bytes.0 as f64, left.bytes.0 as f64),
         shell::quoted(&name),
-        gone_meanwhile(p, left.bytes).map_or(String::new(), |gone| format!("; {} of what was there before went meanwhile", iec(gone.0)))
+        gone_meanwhile(run, p, left).map_or(String::new(), |gone| format!("; {} of what was there before went meanwhile", iec(gone.0)))
     );
     page.say("", line);
 }
 
 /// What was there before it and went while it was on: the table has what both come to. Known of one that was on once.
-fn gone_meanwhile(p: &Phase, left: Bytes) -> Option<Bytes> {
-    let made = p.heap_persistent_bytes.filter(|_| p.count == 1 && p.source != "auto")?;
-    let gone = Bytes::of_balance(i64::try_from(left.0).ok()?.saturating_sub(made));
-    part(gone.0, left.0).then_some(gone)
+fn gone_meanwhile(run: &Run, p: &Phase, left: &PhaseSites) -> Option<Bytes> {
+    let made = p.heap_persistent_bytes.filter(|_| p.count == 1 && p.source != "auto" && !lacks_many(&run.events))?;
+    let gone = Bytes::of_balance(i64::try_from(left.bytes.0).ok()?.saturating_sub(made));
+    (part(gone.0, left.bytes.0) && gone.0 as f64 > 3.0 * left.stderr_bytes).then_some(gone)
 }
 
 /// What is to be said of those that repeat: leaks, and times that stand out.

@@ -66,7 +66,7 @@ pub fn shown(rows: &[Row], width: usize) -> Vec<String> {
     let mut all: Vec<String> = whole.iter().zip(rows).map(|(name, row)| short(name, width - row.indent())).collect();
     let mut same: HashMap<(&[String], String), Vec<usize>> = HashMap::new();
     for (at, row) in rows.iter().enumerate() {
-        same.entry((row.phase.path.split_last().map_or(&[], |(_, outer)| outer), all[at].clone())).or_default().push(at);
+        same.entry((&row.phase.path[..row.said.min(row.phase.path.len())], all[at].clone())).or_default().push(at);
     }
     for group in same.into_values().filter(|g| g.len() > 1) {
         if group.windows(2).all(|two| whole[two[0]] == whole[two[1]]) {
