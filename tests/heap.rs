@@ -46,7 +46,7 @@ fn blocks_of_many_threads_that_are_events_are_at_once_in_fast_mode_too() {
     let Some(report) = Program::new(test, "held_together.c").report(Mode::Fast) else { return };
     let heap = &report["runs"][0]["heap"];
     let number = |key: &str| heap[key].as_i64().unwrap_or_else(|| panic!("no heap.{key}: {heap}"));
-    let (held, peak, bound) = (4 * 24 << 20, number("peak_bytes"), number("peak_bound_bytes"));
+    let (held, peak, bound) = ((4 * 24) << 20, number("peak_bytes"), number("peak_bound_bytes"));
     // Beside them what the C library holds for threads, and the rest of a page of each block.
     assert!(peak + bound >= held && peak - bound <= held + 4 * 2048, "{held} is not {peak} ± {bound}");
     assert!(bound < held / 100, "{peak} ± {bound} says too little");
