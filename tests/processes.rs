@@ -190,3 +190,33 @@ fn an_exec_that_cuts_a_line_costs_nothing_of_either_image() {
     let missing: Vec<&Value> = runs.iter().filter_map(|r| r["missing"].as_array()).flatten().collect();
     assert!(missing.iter().all(|m| m["what"] != "lines"), "{missing:?}");
 }
+
+/// Threads that keep the drain busy do not keep the one who ends the process from writing the end.
+#[test]
+fn an_end_among_threads_that_allocate_without_a_pause_is_known() {
+    let test = "an_end_among_threads_that_allocate_without_a_pause_is_known";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let program = support::build("hogs.c", "hogs", &["-pthread"]);
+    for (how, mode, threads) in
+        [("exit", "full", "2"), ("exit", "full", "4"), ("_exit", "full", "4"), ("exec", "full", "4"), ("exit", "fast", "4")]
+    {
+        let dir = support::fresh_dir(test);
+        let mut command = Command::new(&program);
+        command
+            .args([how, threads])
+            .current_dir(&dir)
+            .env("LD_PRELOAD", support::shim())
+            .env("MEMSHIM_MODE", mode)
+            .env("MEMSHIM_STACKS", "off");
+        let ran = Session::start(&mut command, &dir).finish(Duration::from_secs(60));
+        let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).expect("a report")).expect("JSON");
+        let runs = report["runs"].as_array().expect("runs");
+        let last = runs.last().expect("a run");
+        assert_eq!((ran.end(), &last["end"]["kind"], &last["end"]["code"]), ("exit 5".into(), &"exited".into(), &5.into()), "{how} {mode}");
+        assert!(runs.iter().all(|run| run["events"]["lost"] == 0), "{how} {mode}: {}", runs[0]["missing"]);
+        assert!(runs[0]["heap"]["allocs"].as_u64() > Some(10_000), "{how} {mode}: {}", runs[0]["heap"]);
+        assert!(how == "exec" || !dir.join("trace.jsonl.spool").exists(), "{how} {mode}: a spool stayed");
+    }
+}

@@ -31,9 +31,35 @@ use ring::{follows, is_idle, next_len, scan};
 /// Thread that drains, 0 when none does.
 pub static LOCK: AtomicU32 = AtomicU32::new(0);
 
-/// Takes the lock if it is free.
+/// Threads that wait for the lock to write the end, or before an exec: nobody else takes it before them. Threads that fill rings without
+/// pause would keep it busy for ever.
+static WANTED: AtomicU32 = AtomicU32::new(0);
+
+/// Takes the lock if it is free and nobody waits for it.
 pub fn try_lock(tid: u32) -> bool {
+    WANTED.load(Relaxed) == 0 && lock_if_free(tid)
+}
+
+fn lock_if_free(tid: u32) -> bool {
     LOCK.compare_exchange(0, tid, Acquire, Relaxed).is_ok()
+}
+
+/// Takes the lock, waiting at most a second for the one who has it. Signals are blocked.
+pub fn lock_within_a_second() -> bool {
+    let me = sys::gettid();
+    let until = sys::now() + 1_000_000_000;
+    WANTED.fetch_add(1, Relaxed);
+    let got = loop {
+        if lock_if_free(me) {
+            break true;
+        }
+        if sys::now() > until {
+            break false;
+        }
+        sys::yield_now();
+    };
+    WANTED.fetch_sub(1, Relaxed);
+    got
 }
 
 /// Gives the lock back.
@@ -64,6 +90,7 @@ const ABANDONED: u64 = 1;
 /// Starts anew: the first image, or a forked child (`child`), where memory holds what was the parent's.
 pub fn reset(child: bool) {
     LOCK.store(0, Relaxed);
+    WANTED.store(0, Relaxed);
     // SAFETY: one thread.
     unsafe {
         blocks::reset(child);

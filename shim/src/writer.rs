@@ -313,16 +313,3 @@ pub fn help() -> bool {
     drain::unlock();
     true
 }
-
-/// Takes the drain's lock, waiting at most a second for the one who has it. Signals are blocked.
-pub fn lock_within_a_second() -> bool {
-    let me = sys::gettid();
-    let until = sys::now() + 1_000_000_000;
-    while !drain::try_lock(me) {
-        if sys::now() > until {
-            return false;
-        }
-        sys::yield_now();
-    }
-    true
-}

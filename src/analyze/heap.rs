@@ -65,11 +65,15 @@ pub fn declared_lost(image: &ImageEnd) -> u64 {
     image.counts.lost.max(image.seen.lost.values().sum())
 }
 
-/// Calls in which the process was killed: at most one a thread, counted first and recorded after.
+/// Calls in which the process was killed, or other threads when it ended: at most one a thread, counted first and recorded after.
 pub fn under_way(image: &ImageEnd, mode: Mode) -> u64 {
     let rest = counted(image).saturating_sub(image.totals.events);
-    let interrupted = mode == Mode::Full && image.seen.end.is_none() && image.seen.recovered;
-    if interrupted && declared_lost(image) == 0 && rest <= image.counts.lanes.len() as u64 { rest } else { 0 }
+    let lanes = image.counts.lanes.len() as u64;
+    let at_most = match (&image.seen.end, image.seen.recovered) {
+        (Some(_), _) => lanes.saturating_sub(1),
+        (None, recovered) => lanes * recovered as u64,
+    };
+    if mode == Mode::Full && declared_lost(image) == 0 && rest <= at_most { rest } else { 0 }
 }
 
 /// See the module.

@@ -25,7 +25,11 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
         add("events", events.lost.saturating_sub(declared), why);
         add("calls after that", (seen.end.is_none() && !seen.recovered) as u64, "there was no room left for the last counts");
     }
-    add("calls", heap::under_way(image, mode), "the process was killed inside them");
+    add(
+        "calls",
+        heap::under_way(image, mode),
+        if seen.end.is_some() { "other threads were in them when the process ended" } else { "the process was killed inside them" },
+    );
     if mode == Mode::Full && !seen.running {
         add("events", events.lost.saturating_sub(declared), "counted, but not in what could be read of the trace");
     }

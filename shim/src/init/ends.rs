@@ -61,7 +61,7 @@ fn alone(work: impl FnOnce()) {
     sys::keep_errno(|| {
         crate::cuda::tell();
         let signals = sys::block_signals();
-        if writer::lock_within_a_second() {
+        if drain::lock_within_a_second() {
             work();
             drain::unlock();
         }
