@@ -295,7 +295,7 @@ unsafe fn pass_gap(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block, n
             // It was written since the search for it.
             Here::Record => return Gap::Passed,
             Here::Damaged => {
-                (*lane).lost.fetch_add(1, Relaxed);
+                (*lane).broken.fetch_add(1, Relaxed);
                 c.pos += 8;
                 return Gap::Passed;
             }
@@ -316,7 +316,7 @@ unsafe fn pass_gap(i: u32, lane: *mut Lane, c: &mut Commit, block: *mut Block, n
             c.pos += 8;
         }
         if c.pos > hole {
-            (*lane).lost.fetch_add(1, Relaxed);
+            (*lane).broken.fetch_add(1, Relaxed);
             *stuck = ABANDONED;
         }
         Gap::Passed

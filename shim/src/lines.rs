@@ -316,12 +316,14 @@ pub struct Totals {
     pub blocks: i64,
     pub failed: u64,
     pub lost: u64,
+    /// See [`Lane::broken`](memshim_format::spool::Lane::broken).
+    pub broken: u64,
     pub counted: u64,
 }
 
 /// Sums the exact counts of the lanes: those of Python's blocks, or the others.
 pub fn totals(python: bool) -> Totals {
-    let mut s = Totals { fns: [[0; 2]; FNS.len()], live: 0, blocks: 0, failed: 0, lost: 0, counted: 0 };
+    let mut s = Totals { fns: [[0; 2]; FNS.len()], live: 0, blocks: 0, failed: 0, lost: 0, broken: 0, counted: 0 };
     // SAFETY: lanes below LANES exist; counters are atomics that only grow.
     unsafe {
         for i in 0..LANES.load(Acquire) {
@@ -340,6 +342,7 @@ pub fn totals(python: bool) -> Totals {
             s.live += (*lane).live.load(Relaxed);
             s.failed += (*lane).failed.load(Relaxed);
             s.lost += (*lane).lost.load(Relaxed);
+            s.broken += (*lane).broken.load(Relaxed) as u64;
         }
     }
     s
@@ -391,7 +394,11 @@ fn calls_of(python: bool, now: u64, last: bool) {
                 first = false;
             }
         }
-        t.str("]").signed("live", s.live).signed("blocks", s.blocks).field("failed", s.failed).field("lost", s.lost).str(",\"lanes\":[");
+        t.str("]").signed("live", s.live).signed("blocks", s.blocks).field("failed", s.failed).field("lost", s.lost);
+        if s.broken > 0 {
+            t.field("broken", s.broken);
+        }
+        t.str(",\"lanes\":[");
         let lanes = LANES.load(Acquire);
         let every = if lanes > 4 { 1_000_000_000 } else { 0 };
         if last || now - LANE_ROWS_AT[which].min(now) >= every {

@@ -56,13 +56,16 @@ fn counted(image: &ImageEnd) -> u64 {
     image.counts.calls().max(at_end)
 }
 
-/// Events that the shim says it could not record.
+/// Events that the shim says it could not record. In fast mode those that were broken off may be events or none.
 pub fn declared_lost(image: &ImageEnd) -> u64 {
-    // What a watch could not write was no event.
-    if image.header.mode == "watch" {
-        return 0;
-    }
-    image.counts.lost.max(image.seen.lost.values().sum())
+    let broken = match image.header.mode.as_str() {
+        // What a watch could not write was no event.
+        "watch" => return 0,
+        // Which of them were, the counts say.
+        "full" => 0,
+        _ => image.counts.broken,
+    };
+    image.counts.lost.saturating_add(broken).max(image.seen.lost.values().sum())
 }
 
 /// Calls in which the process was killed, or other threads when it ended: at most one a thread, counted first and recorded after.
@@ -73,7 +76,7 @@ pub fn under_way(image: &ImageEnd, mode: Mode) -> u64 {
         (Some(_), _) => lanes.saturating_sub(1),
         (None, recovered) => lanes * recovered as u64,
     };
-    if mode == Mode::Full && declared_lost(image) == 0 && rest <= at_most { rest } else { 0 }
+    if mode == Mode::Full && declared_lost(image) == 0 && image.counts.broken == 0 && rest <= at_most { rest } else { 0 }
 }
 
 /// See the module.

@@ -6,6 +6,8 @@ use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
 use crate::model::units::Nanos;
 
+const BROKEN: &str = "a signal's handler jumped out while they were written, or they can't be read";
+
 /// Of one image.
 pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_phases: u64) -> Vec<Missing> {
     let t = &image.totals;
@@ -20,7 +22,18 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
     for (why, n) in &seen.lost {
         add(if mode == Mode::Watch { "looks from outside" } else { "events" }, *n, why);
     }
-    add("events", declared.saturating_sub(seen.lost.values().sum()), "no room was left for them in a ring or in the table of live blocks");
+    // Of the broken ones in full mode the counts say which were calls.
+    let broken = image.counts.broken;
+    let unsaid = if mode == Mode::Full && !seen.running { events.lost.saturating_sub(declared) } else { 0 };
+    let of_calls = if mode == Mode::Full { broken.min(unsaid) } else { broken.min(declared) };
+    let without_room = if mode == Mode::Full { declared } else { declared - of_calls };
+    add(
+        "events",
+        without_room.saturating_sub(seen.lost.values().sum()),
+        "no room was left for them in a ring or in the table of live blocks",
+    );
+    add("events", of_calls, BROKEN);
+    add("records", broken - of_calls, BROKEN);
     if let Some(why) = heap::unwritten(image) {
         add("events", events.lost.saturating_sub(declared), why);
         add("calls after that", (seen.end.is_none() && !seen.recovered) as u64, "there was no room left for the last counts");
@@ -30,8 +43,8 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
         heap::under_way(image, mode),
         if seen.end.is_some() { "other threads were in them when the process ended" } else { "the process was killed inside them" },
     );
-    if mode == Mode::Full && !seen.running {
-        add("events", events.lost.saturating_sub(declared), "counted, but not in what could be read of the trace");
+    if mode == Mode::Full {
+        add("events", unsaid.saturating_sub(of_calls), "counted, but not in what could be read of the trace");
     }
     add("allocations", t.gap_allocs, "a batch between two others is not there");
     add("batches", t.overlaps, "they begin before the batch before them ends");

@@ -28,6 +28,8 @@ pub struct Counts {
     pub blocks: i64,
     pub failed: u64,
     pub lost: u64,
+    /// Records that were never finished or can't be read: each may be of a counted call, or of none.
+    pub broken: u64,
     pub t: u64,
     /// Usable bytes live at the fork.
     inherited: i64,
@@ -87,6 +89,7 @@ impl Counts {
         }
         self.failed = self.failed.max(line.failed.min(COUNT_MAX));
         self.lost = self.lost.max(line.lost.min(COUNT_MAX));
+        self.broken = self.broken.max(line.broken.min(COUNT_MAX));
         if line.t >= self.t || ahead {
             (self.live, self.blocks, self.t) = (held(line.live), held(line.blocks), line.t.max(self.t));
         }

@@ -200,6 +200,8 @@ pub struct Calls {
     pub blocks: i64,
     pub failed: u64,
     pub lost: u64,
+    /// Records that were never finished or can't be read: each may be of a counted call, or of none.
+    pub broken: u64,
     /// lane, allocs, bytes, frees, live, hi
     pub lanes: Vec<(u32, u64, u64, u64, i64, i64)>,
     /// For each row of `lanes`: live blocks when the lane's bytes were highest.

@@ -317,7 +317,7 @@ fn describe_phase(r: &Record, w: &Work, group: u64, out: &mut Vec<u8>) -> u64 {
 fn push_counts(spool: &Spool, work: &[Work], python: bool, t: u64, out: &mut Vec<u8>) {
     let first_free = memshim_format::record::func::FIRST_FREE as usize;
     let mut fns = [[0u64; 2]; memshim_format::spool::FNS_MAX];
-    let (mut live, mut blocks, mut failed, mut lost) = (0i64, 0i64, 0u64, 0u64);
+    let (mut live, mut blocks, mut failed, mut lost, mut broken) = (0i64, 0i64, 0u64, 0u64, 0u64);
     let (mut rows, mut at_hi) = (Vec::new(), Vec::new());
     for w in work.iter().filter(|w| w.lane.python == python) {
         let l = &w.lane;
@@ -328,6 +328,7 @@ fn push_counts(spool: &Spool, work: &[Work], python: bool, t: u64, out: &mut Vec
         live = live.saturating_add(l.live);
         failed = failed.saturating_add(l.failed);
         lost = lost.saturating_add(l.lost);
+        broken += l.broken as u64;
         let sum = |of: &[[u64; 2]], i: usize| of.iter().fold(0u64, |s, c| s.saturating_add(c[i]));
         let allocs = sum(&l.counts[..first_free], 0);
         let frees = (allocs as i64).saturating_sub(l.blocks).max(0);
@@ -339,7 +340,7 @@ fn push_counts(spool: &Spool, work: &[Work], python: bool, t: u64, out: &mut Vec
     push_line(
         out,
         format_args!(
-            r#"{{"type":"{}calls","t":{t},"fns":[{}],"live":{live},"blocks":{blocks},"failed":{},"lost":{lost},"lanes":[{}],"hi_blocks":[{}]}}"#,
+            r#"{{"type":"{}calls","t":{t},"fns":[{}],"live":{live},"blocks":{blocks},"failed":{},"lost":{lost},"broken":{broken},"lanes":[{}],"hi_blocks":[{}]}}"#,
             if python { "py" } else { "" },
             fns.join(","),
             if python { failed } else { failed.max(spool.failed) },

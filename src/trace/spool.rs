@@ -76,6 +76,7 @@ pub struct Lane {
     pub hi_blocks: i64,
     pub failed: u64,
     pub lost: u64,
+    pub broken: u32,
     pub tid: u32,
     /// Its blocks are those of Python's allocators.
     pub python: bool,
@@ -200,6 +201,7 @@ impl Spool {
             hi_blocks: f.i64(offset_of!(L, hi_blocks)),
             failed: f.u64(offset_of!(L, failed)),
             lost: f.u64(offset_of!(L, lost)),
+            broken: f.u32(offset_of!(L, broken)),
             tid: f.u32(offset_of!(L, tid)),
             python: f.u32(offset_of!(L, python)) != 0,
             first: f.u32(offset_of!(L, first)),

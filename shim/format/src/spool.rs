@@ -330,7 +330,7 @@ pub struct Lane {
     pub counts: [[AtomicU64; 2]; FNS_MAX],
     /// Calls that failed.
     pub failed: AtomicU64,
-    /// Events counted but not recorded: the ring was full.
+    /// Calls counted that are not recorded for sure: the ring was full, or the table of live blocks.
     pub lost: AtomicU64,
     /// Thread that uses the lane.
     pub tid: AtomicU32,
@@ -342,8 +342,9 @@ pub struct Lane {
     pub which: AtomicU32,
     /// 1: its blocks are those of Python's allocators, its functions [`crate::record::PYTHON_FNS`].
     pub python: AtomicU32,
-    /// Zero.
-    pub pad: u32,
+    /// Records that were never finished (a signal's handler jumped out while one was written) or can't be read, and blocks whose end will
+    /// not be known as theirs. Each may be of a counted call, or of none.
+    pub broken: AtomicU32,
     /// The two halves.
     pub commit: [Commit; 2],
     /// Column `k` of the pending batch.

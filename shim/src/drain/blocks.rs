@@ -301,7 +301,7 @@ unsafe fn put_back(addr3: u64, e: Entry) {
     // SAFETY: the lock is held; lanes of entries exist.
     unsafe {
         if matches!(TABLE.insert(addr3, e), Inserted::NoMemory) {
-            (*spool::lane(e.lane())).lost.fetch_add(1, Relaxed);
+            (*spool::lane(e.lane())).broken.fetch_add(1, Relaxed);
         }
     }
 }

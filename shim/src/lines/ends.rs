@@ -89,7 +89,8 @@ pub fn end(how: &str, code: Option<i32>) {
     // SAFETY: settings are read-only.
     let recorded = if unsafe { CONFIG.mode } == FULL { h.recorded.load(Relaxed) } else { s.counted - s.lost.min(s.counted) };
     // What could not be written is lost too.
-    let lost = if h.trouble.load(Relaxed) != 0 { s.counted - recorded.min(s.counted) } else { s.lost };
+    let rest = s.counted - recorded.min(s.counted);
+    let lost = if h.trouble.load(Relaxed) != 0 { rest } else { s.lost + s.broken.min(rest.saturating_sub(s.lost)) };
     t.field("counted", s.counted).field("recorded", recorded).field("lost", lost).field("failed", s.failed);
     t.field("unknown_frees", h.unknown_frees.load(Relaxed));
     // SAFETY: settings are read-only.
