@@ -67,7 +67,7 @@ fn what_is_no_trace_is_refused_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.jsonl");
     std::fs::write(&path, "").unwrap();
-    refused(&path, &["an empty file", "run it again"]);
+    refused(&path, &["an empty file", "the disk was full", "run it again"]);
     for foreign in ["{\"level\":\"info\",\"msg\":\"x\"}\n{\"level\":\"warn\"}\n", "PK\x03\x04", "\u{0}\u{0}\n", "[1,2,3]\n", "\n\n\n"] {
         std::fs::write(&path, foreign).unwrap();
         refused(&path, &["not a memshim trace", "memshim run -- PROGRAM"]);

@@ -65,6 +65,13 @@ impl Kinds {
             // SAFETY: the mapping is PRIVATE bytes.
             unsafe { sys!(libc::SYS_madvise, self.index, PRIVATE, libc::MADV_DONTNEED) };
         }
+        if !self.index.is_null() {
+            // SAFETY: both lie in the mapping.
+            unsafe {
+                sys::populate(self.index.cast(), FIRST_INDEX * 4);
+                sys::populate(self.cache.cast(), CACHE * size_of::<(u64, u32)>());
+            }
+        }
     }
 
     /// Number of a kind (from 1) and whether size and slack go into column `z`. 0: no memory. `v`: the record's argument word, which has

@@ -2,6 +2,7 @@
 //! RSS peak and at exit. Files below `/proc` and the cgroup's are opened once, at the start, under high numbers, so that sampling never
 //! takes the lowest free descriptor from under the program.
 
+use crate::config::{CONFIG, FULL};
 use crate::lane::LANES;
 use crate::spool::{HOTS_LEN, SPOOL};
 use crate::sys::{self, Path, sys};
@@ -44,10 +45,10 @@ static mut ROLLED: u64 = 0;
 static mut ROLLUPS: u64 = 0;
 static mut ROLLUP_PAGE: u64 = ROLLUP_PAGE_FIRST;
 /// Usual at first, and from how many bytes on the time by page is that of the pages.
-const ROLLUP_PAGE_FIRST: u64 = 55;
+const ROLLUP_PAGE_FIRST: u64 = 150;
 const ROLLUP_TELLS: u64 = 16 << 20;
 /// The kernel counts page by page for it, and holds up changes of mappings meanwhile. So it gets a part of the time that has passed, as snapshots do,
-/// and what is too little to matter.
+/// and in full mode what is too little to matter there.
 const SHARE: u64 = 400;
 const ROLLUP_FREE_NS: u64 = 2_000_000;
 
@@ -280,10 +281,10 @@ fn rss(now: u64) -> Option<Status> {
 
 /// Whether `smaps_rollup` of so many resident bytes takes no more than its part of the time.
 unsafe fn is_time_for_rollup(now: u64, rss: u64) -> bool {
-    // SAFETY: the lock is held.
-    let (spent, of_page) = unsafe { (ROLLUPS, ROLLUP_PAGE) };
+    // SAFETY: the lock is held; settings are read-only.
+    let (spent, of_page, free) = unsafe { (ROLLUPS, ROLLUP_PAGE, if CONFIG.mode == FULL { ROLLUP_FREE_NS } else { 0 }) };
     let passed = now.saturating_sub(started());
-    spent + rss / 4096 * of_page <= ROLLUP_FREE_NS + passed / SHARE
+    spent + rss / 4096 * of_page <= free + passed / SHARE
 }
 
 /// When recording began.

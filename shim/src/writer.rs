@@ -7,7 +7,7 @@
 //! [`without`] ends it, makes the call, and starts it anew. Over a fork of a program of one thread it is away a little longer: some count
 //! their threads right after (Python 3.12 warns of forks among several).
 
-use crate::config::CONFIG;
+use crate::config::{CONFIG, FAST};
 use crate::spool::SPOOL;
 use crate::sys::{self, sys};
 use crate::{cuda, drain, lane, lines, snapshot};
@@ -74,6 +74,9 @@ pub fn start() -> bool {
             if MEMORY.is_null() {
                 return false;
             }
+        }
+        if CONFIG.mode == FAST {
+            lane::quick::populate();
         }
         STOP.store(0, Relaxed);
         let tcb = MEMORY.add(STACK + TLS - 4096).cast::<u64>();

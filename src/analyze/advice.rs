@@ -142,9 +142,10 @@ fn hot_owner(run: &Run) -> impl Iterator<Item = Advice> {
                 percent(o.live_at_peak_bytes.0 as f64, total as f64)
             ),
             evidence: format!(
-                "{} live there, in blocks of {} on average",
+                "{} live there, of {} that it asked for in {} calls",
                 iec(o.live_at_peak_bytes.0),
-                iec(o.total_bytes.0 / o.allocs.max(1))
+                iec(o.total_bytes.0),
+                count(o.allocs)
             ),
             gain_bytes: Some(o.live_at_peak_bytes),
             gain_s: None,

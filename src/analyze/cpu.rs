@@ -10,8 +10,9 @@ use serde_json::Value;
 pub fn seconds(image: &ImageEnd) -> Option<f64> {
     let seen = &image.seen;
     let before = if image.header.exec > 0 { seen.cpu_first.unwrap_or(0) } else { 0 };
-    // A process that ended by itself was asked last of all.
-    let outside = seen.outside.as_ref().filter(|_| seen.end.is_none()).and_then(from_outside);
+    // A process that ended by itself was asked last of all, where that could be written.
+    let asked = seen.end.is_some() && super::heap::unwritten(image).is_none();
+    let outside = seen.outside.as_ref().filter(|_| !asked).and_then(from_outside);
     let last = seen.cpu_last.max(outside)?;
     Some(last.saturating_sub(before) as f64 / 1e9)
 }
@@ -64,7 +65,9 @@ mod tests {
     #[test]
     fn an_ended_process_has_said_it_itself() {
         let end = json!({"type": "end", "t": 8, "how": "exit", "code": 0});
-        assert_eq!(seconds(&image(0, &[snap(850), end, outside(900, 300)])), Some(0.85));
+        assert_eq!(seconds(&image(0, &[snap(850), end.clone(), outside(900, 300)])), Some(0.85));
+        let unwritten = json!({"type": "mode", "t": 6, "mode": "count", "why": "no space left on the device", "errno": 28});
+        assert_eq!(seconds(&image(0, &[snap(10), unwritten, end, outside(900, 300)])), Some(0.6), "its last word is not there");
     }
 
     #[test]

@@ -273,7 +273,43 @@ fn selected(image: &ImageEnd, bytes: Peak, allocs: Peak, sizes: &[u64]) -> Selec
 
 #[cfg(test)]
 mod tests {
+    use super::super::missing;
+    use super::super::report::{End, EndKind};
     use super::*;
+    use crate::model::image::{Image, Interest};
+    use crate::trace::line::{Header, parse};
+
+    /// Of a trace with so many events of so many calls: (recorded, lost) and what is said to be missing, as (what, count).
+    fn told(mode: &str, events: u64, calls: u64, lost: u64, broken: u64) -> ((u64, u64), Vec<(String, u64)>) {
+        let mut image = Image::new(Header { mode: mode.into(), ..Header::default() }, &Interest::default());
+        let line =
+            format!(r#"{{"type":"calls","t":5,"fns":[[0,{calls},0]],"lost":{lost},"broken":{broken},"lanes":[[0,{calls},0,0,0,0]]}}"#);
+        image.read(parse(line.as_bytes()).expect("a line"));
+        image.read(parse(br#"{"type":"end","t":6,"how":"exit","code":0}"#).expect("a line"));
+        let mut image = image.finish();
+        image.totals.events = events;
+        let mode = if mode == "full" { Mode::Full } else { Mode::Fast };
+        let of = super::events(&image, mode);
+        assert_eq!(of.counted, of.recorded + of.lost);
+        let rows = missing::of_image(&image, &of, mode, &End { kind: EndKind::Exited, ..End::default() }, 0);
+        ((of.recorded, of.lost), rows.into_iter().map(|m| (m.what, m.count)).collect())
+    }
+
+    #[test]
+    fn what_is_lost_is_counted_once_and_said() {
+        let rows = |rows: &[(&str, u64)]| rows.iter().map(|(what, n)| ((*what).to_owned(), *n)).collect::<Vec<_>>();
+        assert_eq!(told("full", 100, 100, 0, 0), ((100, 0), rows(&[])));
+        assert_eq!(told("full", 90, 100, 10, 0), ((90, 10), rows(&[("events", 10)])));
+        // Reallocs of which the old block's end is an event.
+        assert_eq!(told("full", 100, 100, 4, 0), ((96, 4), rows(&[("events", 4)])));
+        assert_eq!(told("full", 97, 100, 4, 0), ((96, 4), rows(&[("events", 4)])));
+        // Of records broken off the counts say which were calls.
+        assert_eq!(told("full", 100, 100, 0, 1), ((100, 0), rows(&[("records", 1)])));
+        assert_eq!(told("full", 99, 100, 0, 3), ((99, 1), rows(&[("events", 1), ("records", 2)])));
+        assert_eq!(told("full", 95, 100, 0, 3), ((95, 5), rows(&[("events", 3), ("events", 2)])));
+        // In fast mode nobody can tell; they may have been.
+        assert_eq!(told("fast", 7, 100, 0, 2), ((98, 2), rows(&[("events", 2)])));
+    }
 
     #[test]
     fn an_estimate_is_unbiased_and_its_error_shrinks_with_size() {

@@ -34,8 +34,7 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
     );
     add("events", of_calls, BROKEN);
     add("records", broken - of_calls, BROKEN);
-    if let Some(why) = heap::unwritten(image) {
-        add("events", events.lost.saturating_sub(declared), why);
+    if heap::unwritten(image).is_some() {
         add("calls after that", (seen.end.is_none() && !seen.recovered) as u64, "there was no room left for the last counts");
     }
     add(
@@ -87,6 +86,7 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
         add("the end", 1, &why);
     }
     let start = Nanos(image.header.mono_ns);
+    let mut unwritten = events.lost.saturating_sub(declared);
     for lowered in &seen.lowered {
         let what = match lowered.mode.as_str() {
             "fast" => "small calls (sampled only)",
@@ -94,7 +94,9 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
             _ => "single calls (totals only)",
         };
         let from = Nanos(lowered.t).seconds_since(start);
-        all.push(Missing { what: format!("{what} from {from:.3} s on"), count: 0, why: lowered.why.0.clone() });
+        // What a cap leaves out was not to be recorded; what could not be written was.
+        let count = if lowered.errno.is_some() { std::mem::take(&mut unwritten) } else { 0 };
+        all.push(Missing { what: format!("{what} from {from:.3} s on"), count, why: lowered.why.0.clone() });
     }
     all
 }

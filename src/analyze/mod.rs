@@ -165,7 +165,7 @@ pub fn modules(inputs: &[PathBuf], options: &Options, progress: &Progress) -> Re
 fn not_a_trace(file: &Loaded) -> String {
     match &file.damage.error {
         Some(error) => error.clone(),
-        None if file.bytes == 0 => "an empty file: its process ended, or was stopped, before it wrote anything; run it again".into(),
+        None if file.bytes == 0 => "an empty file: the disk was full (the program was told on its stderr), or the process was stopped before it wrote anything; run it again where there is room".into(),
         None => "not a memshim trace: no header line in it (`memshim run -- PROGRAM` writes trace.jsonl)".into(),
     }
 }

@@ -54,6 +54,9 @@ pub struct Run {
     pub python: Option<Python>,
     /// Recording mode: `full`, `fast`, `off`; `watch`: seen from outside only.
     pub mode: Mode,
+    /// Seconds for which every call was an event, of a run in full mode that could not go on in it; `mode` is `fast` then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_until_s: Option<f64>,
     /// How many images of this process came before.
     pub exec: u32,
     /// Wall-clock start, RFC 3339, UTC.

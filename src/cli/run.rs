@@ -249,7 +249,8 @@ impl Run {
     }
 
     fn artifacts(&self, config: &Config) -> anyhow::Result<Vec<Glob>> {
-        let here = std::env::current_dir()?;
+        // The present folder may be gone: then only what begins at the root can be meant.
+        let here = std::env::current_dir().unwrap_or_default();
         let set = variable(Key::Artifacts).unwrap_or_default();
         let of_variable = set.as_bytes().split(|c| *c == b'\n').filter(|l| !l.is_empty()).map(|l| OsStr::from_bytes(l).to_owned());
         let all = self.artifacts.iter().cloned().chain(of_variable).chain(config.artifacts.iter().cloned());

@@ -193,17 +193,21 @@ impl Page {
 
 fn head(page: &mut Page, run: &Run) {
     page.say("command", super::table::cut(&run.command.join(" "), page.room()));
-    let mode = match run.mode {
-        Mode::Full => "full mode: every call an event",
-        Mode::Fast => "fast mode: big and sampled calls are events, all are counted",
-        Mode::Off => "mode off",
-        Mode::Watch => "watched from outside",
+    let mode = match (run.mode, run.full_until_s) {
+        (Mode::Full, _) => "full mode: every call an event",
+        (Mode::Fast, Some(until)) => &format!("full mode until {}: see `missing`", seconds(until)),
+        (Mode::Fast, None) => "fast mode: big and sampled calls are events, all are counted",
+        (Mode::Off, _) => "mode off",
+        (Mode::Watch, _) => "watched from outside",
     };
     let python = run.python.as_ref().and_then(|p| p.version.as_ref()).map(|v| format!(" · Python {v}")).unwrap_or_default();
     let allocator = if run.allocator.is_empty() { String::new() } else { format!(" · {}", run.allocator) };
     let rank = run.rank.map(|r| format!(" · rank {r}")).unwrap_or_default();
     page.say("process", format!("pid {} on {}{rank}{python}{allocator} · {mode}", run.pid, run.host));
-    let cpu = run.cpu_s.map(|c| format!(", {} CPU ({})", seconds(c), percent(c, run.wall_s))).unwrap_or_default();
+    // It is what it was at the last look.
+    let is_last = run.outside.is_some() || run.snapshots.last().is_some_and(|s| s["why"] == "exit");
+    let least = if is_last || run.end.kind == EndKind::Exec { "" } else { " at least" };
+    let cpu = run.cpu_s.map(|c| format!(", {} CPU{least} ({})", seconds(c), percent(c, run.wall_s))).unwrap_or_default();
     let line = format!("{} after {} wall{cpu}, started {}", ended(&run.end), seconds(run.wall_s), run.start);
     match run.end.kind {
         EndKind::Signaled | EndKind::Killed => page.warn("ended", line),
@@ -233,10 +237,13 @@ fn signal_name(n: i32) -> String {
 fn next_command(report: &Report, shown: Option<&Run>, traces: &[PathBuf]) -> String {
     let quoted = traces.iter().map(|t| shell::quoted_path(t)).collect::<Vec<_>>().join(" ");
     match shown {
+        Some(run) if run.full_until_s.is_some() => {
+            format!("memshim run -o TRACE --mode full -- {}    (TRACE where there is room for it)", command(&run.command))
+        }
         Some(run) if run.events.lost > 0 || run.mode == Mode::Fast && run.heap.peak_bound_bytes.is_some_and(|b| matters(b.0, run)) => {
             format!("memshim run --mode full -- {}    (exact peaks)", command(&run.command))
         }
-        _ if report.runs.len() > 1 => format!("memshim analyze {quoted} --pid PID    (another process), or --json"),
+        _ if report.job.processes > 1 => format!("memshim analyze {quoted} --pid PID    (another process), or --json"),
         _ => format!("memshim analyze {quoted} --json    (everything)"),
     }
 }

@@ -83,6 +83,9 @@ impl Nodes {
             self.clear();
             return old.bits() != 0;
         }
+        // The nodes come to lie all over it.
+        // SAFETY: a new mapping of so many bytes.
+        unsafe { sys::populate(at, bytes(bits)) };
         PRIVATE.fetch_add(bytes(bits), Relaxed);
         let new = Table(at as u64 | bits as u64);
         for i in 0..old.len() {

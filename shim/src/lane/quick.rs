@@ -31,6 +31,14 @@ pub fn settle(samples: *const Samples) {
     unsafe { SETTLED = Settled { calloc: REAL.calloc, samples } };
 }
 
+/// Gives what the frees of fast mode look at its memory.
+pub fn populate() {
+    // SAFETY: settled once, to memory that stays.
+    if let Some(samples) = unsafe { SETTLED.samples.as_ref() } {
+        samples.populate();
+    }
+}
+
 /// Sets up a thread's lane, for Python's blocks or for others, whose mode and walker are known.
 ///
 /// # Safety

@@ -3,6 +3,7 @@
 use super::Hot;
 use super::quick::SETTLED;
 use crate::config::CONFIG;
+use crate::sys;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
 
 /// The recorded small blocks of fast mode: a byte a place, how many hash there, which every free looks at; and behind it the addresses
@@ -26,6 +27,12 @@ impl Samples {
     /// A mark's index is the upper half of this times the lower 32 bits of an address without the last four.
     pub const MARK_FACTOR: u32 = 0x9e37_79b1;
 
+    /// Gives what every free looks at its memory.
+    pub fn populate(&self) {
+        // SAFETY: the marks begin the pages that they lie in.
+        unsafe { sys::populate(self.marks.as_ptr().cast(), MARKS) };
+    }
+
     /// Whether the block at `addr` may be recorded.
     #[inline(always)]
     pub(super) fn may_hold(&self, addr: u64) -> bool {
@@ -45,7 +52,8 @@ impl Samples {
     /// Notes a block; false when its bucket is full (which one sample in a million meets): then it is not recorded.
     pub(super) fn add(&self, addr: u64) -> bool {
         for slot in self.bucket(addr) {
-            if slot.load(Relaxed) == 0 && slot.compare_exchange(0, addr, AcqRel, Relaxed).is_ok() {
+            // Not read first: of a page that is, see [`sys::populate`].
+            if slot.compare_exchange(0, addr, AcqRel, Relaxed).is_ok() {
                 self.mark(addr).fetch_add(1, Relaxed);
                 return true;
             }

@@ -9,12 +9,15 @@ use super::layout::NONE;
 use super::strings::chars;
 use super::thread::{plausible, read};
 use crate::sys;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memshim_format::pylines;
 
-/// Addresses that are known at once; of more code objects nothing is said (number 0).
-const SLOTS: usize = 1 << 18;
-const PROBES: usize = 32;
+/// The table's parts, in slots. An address has its places in each, and lies in the first that has one free: so few code objects take few
+/// pages. Of what has none in the last nothing is said (number 0).
+const PARTS: [usize; 4] = [1 << 9, 1 << 12, 1 << 15, 1 << 18];
+/// Places of an address in a part: a cache line, and more in the last.
+const PLACES: [usize; 4] = [4, 4, 4, 32];
+const SLOTS: usize = PARTS[0] + PARTS[1] + PARTS[2] + PARTS[3];
 const NUMBER_BITS: u32 = 24;
 
 struct Slot {
@@ -24,6 +27,8 @@ struct Slot {
 }
 
 static TABLE: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
+/// Parts that have memory.
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// What a number stands for.
@@ -55,12 +60,33 @@ pub fn forget() {
         unsafe { sys::unmap(table.cast(), SLOTS * size_of::<Slot>()) };
     }
     NEXT.store(1, Relaxed);
+    BEGUN.store(0, Relaxed);
 }
 
-/// Private memory taken, in bytes: each code object's place lies on a page of its own, at worst.
+/// Private memory taken, in bytes.
 pub fn private() -> usize {
-    let codes = NEXT.load(Relaxed) as usize - 1;
-    if TABLE.load(Relaxed).is_null() { 0 } else { (codes * sys::PAGE as usize).min(SLOTS * size_of::<Slot>()) }
+    PARTS.iter().take(BEGUN.load(Relaxed)).sum::<usize>() * size_of::<Slot>()
+}
+
+/// The places of an address, in order.
+///
+/// # Safety
+/// `table` has its slots.
+unsafe fn places(table: *const Slot, code: u64) -> impl Iterator<Item = &'static Slot> {
+    let from = place_of(code);
+    let mut begin = 0;
+    PARTS.iter().zip(PLACES).enumerate().flat_map(move |(part, (&slots, places))| {
+        let at = begin;
+        begin += slots;
+        if BEGUN.load(Relaxed) <= part {
+            BEGUN.fetch_max(part + 1, Relaxed);
+            // SAFETY: parts are whole pages of the table.
+            unsafe { sys::populate(table.add(at).cast(), slots * size_of::<Slot>()) };
+        }
+        let first = from & (slots - 1) & !(PLACES[0] - 1);
+        // SAFETY: inside the part; the table is never unmapped while threads look into it.
+        (0..places).map(move |i| unsafe { &*table.add(at + ((first + i) & (slots - 1))) })
+    })
 }
 
 fn table() -> *mut Slot {
@@ -94,9 +120,7 @@ pub unsafe fn number(i: &Interpreter, code: u64, text: &mut Text, define: &mut i
         if table.is_null() {
             return (0, false);
         }
-        let from = place_of(code);
-        for probe in 0..PROBES {
-            let slot = &*table.add(from.wrapping_add(probe) & (SLOTS - 1));
+        for slot in places(table, code) {
             let mut there = slot.code.load(Acquire);
             if there == 0 {
                 match slot.code.compare_exchange(0, code, AcqRel, Acquire) {

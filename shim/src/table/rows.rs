@@ -202,6 +202,10 @@ impl Rows {
         if Self::len(rows) >= 4 << 20 {
             // SAFETY: our own mapping. Where there are no huge pages nothing changes.
             unsafe { sys!(libc::SYS_madvise, p, Self::len(rows), libc::MADV_HUGEPAGE) };
+        } else {
+            // Rows come to lie all over it.
+            // SAFETY: as above.
+            unsafe { sys::populate(p, Self::len(rows)) };
         }
         let old = Rows { rows: self.rows, mask: self.mask, shift: self.shift, used: self.used };
         *self = Rows { rows: p.cast(), mask: rows - 1, shift: 64 - rows.trailing_zeros(), used: 0 };

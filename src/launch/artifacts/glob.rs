@@ -21,6 +21,9 @@ impl Glob {
     /// Of `text`, relative to `here`.
     pub fn new(text: &OsStr, here: &Path) -> Result<Glob, String> {
         let absolute = here.join(text);
+        if !absolute.is_absolute() {
+            return Err("the present folder is gone: give the path from / on".into());
+        }
         let is_plain = |p: &Path| !p.as_os_str().as_bytes().iter().any(|c| b"*?[".contains(c));
         let base: PathBuf = absolute.components().take_while(|c| is_plain(c.as_ref())).collect();
         let plain = is_plain(&absolute);

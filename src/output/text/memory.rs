@@ -41,7 +41,7 @@ fn resident(page: &mut Page, run: &Run, job: Option<&Job>) {
     growth(page, run);
     cross_check(page, run);
     limits(page, run, top);
-    if let Some(job) = job {
+    if let Some(job) = job.filter(|job| job.request_mem_bytes.0 > 0) {
         let least = if job.request_lower_bound { " at least" } else { "" };
         let of = if job.request_mem_bytes.0 > top + top / 5 + (2 << 20) { "the most that it can have had" } else { "the peak" };
         page.say("", format!("ask for {}{least} to run it in a job: {of} and 10 %", iec(job.request_mem_bytes.0)));
@@ -251,7 +251,7 @@ fn maps(page: &mut Page, run: &Run) {
     let mut t = Table::new();
     t.row(["maps", "peak committed", "at the end", "reserved"]);
     let b = &m.brk;
-    let classes = [("anon", &m.anon), ("file", &m.file), ("shared", &m.shared), ("stack", &m.stack)];
+    let classes = [("anon", &m.anon), ("file", &m.file), ("shared", &m.shared), ("stack, first thread's too", &m.stack)];
     let rows = classes.map(|(n, c)| (n, c.peak_bytes, c.committed_bytes, c.reserved_bytes));
     let all = rows.into_iter().chain([("brk", b.peak_bytes, b.committed_bytes, b.reserved_bytes)]);
     let mut any = false;
@@ -261,7 +261,7 @@ fn maps(page: &mut Page, run: &Run) {
     }
     if any {
         let at = m.peak_at_s.map(|s| format!(" at {}", seconds(s))).unwrap_or_default();
-        page.say("MAPS", format!("peak committed {}{at}, by the program's own calls and for its threads", iec(m.peak_bytes.0)));
+        page.say("MAPS", format!("peak committed {}{at}, by the program's own calls and for the threads it starts", iec(m.peak_bytes.0)));
         page.block("", t.lines());
         page.gap();
     }

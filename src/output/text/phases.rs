@@ -27,7 +27,7 @@ const NAME_WIDTH: usize = 34;
 type Column = (&'static str, fn(&Phase) -> Option<String>);
 
 fn bytes(b: Option<Bytes>) -> Option<String> {
-    b.filter(|b| b.0 > 0).map(|b| iec(b.0))
+    b.map(|b| iec(b.0))
 }
 
 const FIRST: [Column; 4] = [
@@ -47,7 +47,8 @@ const MORE: [Column; 11] = [
     ("RSS peak", |p| bytes(p.rss_peak_bytes)),
     ("GPU peak", |p| bytes(p.gpu_peak_bytes)),
     ("GPU busy", |p| busiest(p).and_then(gpu::share)),
-    ("children", |p| bytes(p.children_peak_bytes)),
+    // There were none, where they had nothing.
+    ("children", |p| bytes(p.children_peak_bytes.filter(|b| b.0 > 0))),
     ("H2D", |p| bytes(p.h2d_bytes)),
     ("D2H", |p| bytes(p.d2h_bytes)),
     ("maps peak", |p| bytes(p.map_peak_bytes)),
@@ -77,7 +78,8 @@ pub fn all(page: &mut Page, whose: &Whose) {
     if shown.is_empty() {
         return;
     }
-    let used = |(_, of): &Column| shown.iter().any(|p| of(p).is_some());
+    let nothing = iec(0);
+    let used = |(_, of): &Column| shown.iter().any(|p| of(p).is_some_and(|cell| cell != nothing));
     let mut columns: Vec<Column> = FIRST.into_iter().chain(MORE.into_iter().filter(used)).collect();
     let mut t = table(&rows, &columns);
     while columns.len() > FIRST.len() && t.lines().iter().any(|l| l.chars().count() > page.room()) {
@@ -205,7 +207,9 @@ fn left(page: &mut Page, shown: &[&Phase], run: &Run) {
 
 /// What was there before it and went while it was on: the table has what both come to. Known of one that was on once.
 fn gone_meanwhile(run: &Run, p: &Phase, left: &PhaseSites) -> Option<Bytes> {
-    let made = p.heap_persistent_bytes.filter(|_| p.count == 1 && p.source != "auto" && !lacks_many(&run.events))?;
+    // Of edges told from outside what is live and what are events are known at two instants.
+    let exact = !matches!(p.source, "auto" | "output" | "mark");
+    let made = p.heap_persistent_bytes.filter(|_| p.count == 1 && exact && !lacks_many(&run.events))?;
     let gone = Bytes::of_balance(i64::try_from(left.bytes.0).ok()?.saturating_sub(made));
     (part(gone.0, left.bytes.0) && gone.0 as f64 > 3.0 * left.stderr_bytes).then_some(gone)
 }

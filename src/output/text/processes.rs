@@ -19,10 +19,10 @@ pub fn job(page: &mut Page, report: &Report, shown: Option<&Run>) {
     let hosts = if j.hosts > 1 { format!(" on {} hosts", j.hosts) } else { String::new() };
     let least = if j.request_lower_bound { " at least" } else { "" };
     let line = format!(
-        "{}{ranks}{hosts}; peak {} resident at once; ask for {}{least}",
+        "{}{ranks}{hosts}; peak {} resident at once{}",
         some(j.processes, "process", "processes"),
         iec(j.peak_bytes.0),
-        iec(j.request_mem_bytes.0)
+        if j.request_mem_bytes.0 > 0 { format!("; ask for {}{least}", iec(j.request_mem_bytes.0)) } else { String::new() }
     );
     page.say("JOB", line);
     if let (Some(imbalance), Some(worst)) = (j.imbalance, j.worst_rank) {
@@ -43,7 +43,7 @@ fn some(n: u64, one: &str, more: &str) -> String {
 fn not_recorded(page: &mut Page, job: &Job) {
     let all = &job.not_recorded;
     let cleared = "started with an environment without LD_PRELOAD";
-    let absent = "without a trace here: static, set-user-id or excluded programs, or in a file that was not given";
+    let absent = "without a trace here: static, set-user-id or excluded programs, those that could not make one (and said so), or in a file that was not given";
     for (why, said) in [("environment", cleared), ("no trace", absent)] {
         let of: Vec<&NotRecorded> = all.iter().filter(|n| n.why == why).collect();
         if !of.is_empty() {

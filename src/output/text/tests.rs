@@ -35,6 +35,7 @@ fn run(pid: u32, mib: u64) -> Run {
             }),
             ..Rss::default()
         },
+        snapshots: vec![serde_json::json!({"why": "exit"})],
         file: "trace.jsonl".into(),
         ..Run::default()
     }

@@ -1,7 +1,6 @@
 //! Where the code of a Python interpreter ends it: told by the return addresses of native frames. Not for: what that means.
 
 use crate::elf::{Dynamic, Object};
-use crate::sys;
 use crate::unwind::modules;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -10,11 +9,13 @@ struct Ending {
     /// `Py_FinalizeEx`, 0 where it exports none, and where the code that it lies in begins and ends.
     finalize: u64,
     code: [u64; 2],
+    /// Its data, where the linkage table lies as well.
+    data: [u64; 2],
     /// Where `Py_Exit` begins and ends.
     exit: [u64; 2],
 }
 
-static mut ENDING: Ending = Ending { finalize: 0, code: [0; 2], exit: [0; 2] };
+static mut ENDING: Ending = Ending { finalize: 0, code: [0; 2], data: [0; 2], exit: [0; 2] };
 static KNOWN: AtomicBool = AtomicBool::new(false);
 
 /// Looks at an interpreter. Once, on one thread; neither locks nor allocates.
@@ -24,7 +25,8 @@ pub fn settle(interpreter: &Object) {
         let Some(exports) = Dynamic::of(interpreter) else { return };
         let [finalize, _] = exports.extent(b"Py_FinalizeEx").unwrap_or([0; 2]);
         let exit = exports.extent(b"Py_Exit").unwrap_or([0; 2]);
-        ENDING = Ending { finalize, code: segment_of(interpreter, finalize), exit };
+        let (_, dynamic) = interpreter.place();
+        ENDING = Ending { finalize, code: segment_of(interpreter, finalize), data: segment_of(interpreter, dynamic), exit };
     }
     KNOWN.store(true, Release);
 }
@@ -62,10 +64,10 @@ impl Ending {
             stub += ((stub as *const u8).read() == 0xf2) as u64;
             ((stub as *const [u8; 2]).read(), behind(stub + 2))
         };
-        let mut entry = [0u8; 8];
-        // What looks like a stub need not be one: the kernel reads its entry.
-        // SAFETY: eight bytes are written into as many.
-        jump == [0xff, 0x25] && unsafe { sys::copy_own(slot, entry.as_mut_ptr(), 8) } == 8 && u64::from_le_bytes(entry) == self.finalize
+        let is_entry = slot >= self.data[0] && slot.saturating_add(8) <= self.data[1];
+        // What looks like a stub need not be one.
+        // SAFETY: a word of the interpreter's data, which stays.
+        jump == [0xff, 0x25] && is_entry && unsafe { (slot as *const u64).read_unaligned() } == self.finalize
     }
 }
 

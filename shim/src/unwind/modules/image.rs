@@ -11,6 +11,7 @@ const NAME: usize = 512;
 const BUILD_ID: usize = 32;
 /// Program headers that are looked at.
 const HEADERS: usize = 32;
+const PAGE: usize = crate::sys::PAGE as usize;
 
 /// One object. Nothing in it changes while it is loaded, but for who knows of it.
 #[repr(C)]
@@ -85,11 +86,58 @@ pub fn around([a, b]: [u64; 2], [from, to]: [u64; 2]) -> [u64; 2] {
 /// Bytes of one.
 const HEADER: usize = 56;
 
+/// The beginning of an object, where its headers and its build id lie as a rule: copied at once, as each copy is a call of the kernel.
+struct Beginning {
+    at: u64,
+    len: usize,
+    words: [u64; 128],
+}
+
+impl Beginning {
+    fn of(at: u64) -> Beginning {
+        let mut b = Beginning { at, len: 0, words: [0; 128] };
+        if copy_to(at, b.words.as_mut_ptr().cast(), size_of_val(&b.words)) {
+            b.len = size_of_val(&b.words);
+        }
+        b
+    }
+
+    /// Bytes from `at` that are at hand.
+    fn bytes(&self, at: u64, len: usize) -> Option<&[u8]> {
+        // SAFETY: words as bytes.
+        let all = unsafe { core::slice::from_raw_parts(self.words.as_ptr().cast::<u8>(), self.len) };
+        let from = usize::try_from(at.checked_sub(self.at)?).ok()?;
+        all.get(from..from.checked_add(len)?)
+    }
+
+    /// Copies words from `at`, which may lie elsewhere; None where they cannot be read.
+    fn copy<const N: usize>(&self, at: u64) -> Option<[u64; N]> {
+        let Some(bytes) = self.bytes(at, N * 8) else { return copy(at) };
+        let mut to = [0; N];
+        for (word, part) in to.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*part);
+        }
+        Some(to)
+    }
+
+    fn copy_to(&self, at: u64, to: &mut [u8]) -> bool {
+        match self.bytes(at, to.len()) {
+            Some(bytes) => to.copy_from_slice(bytes),
+            None => return copy_to(at, to.as_mut_ptr(), to.len()),
+        }
+        true
+    }
+}
+
 /// Calls `look` for each program header of an object; where that is entered. None where it has none that can be read.
 pub fn each_header(o: Object, mut look: impl FnMut(Header)) -> Option<u64> {
-    let (at, count, entry) = headers(o)?;
+    each_header_of(o, &Beginning::of(o.bias), &mut look)
+}
+
+fn each_header_of(o: Object, beginning: &Beginning, look: &mut impl FnMut(Header)) -> Option<u64> {
+    let (at, count, entry) = headers(o, beginning)?;
     for i in 0..count {
-        let [a, _, address, _, file_size, size, _] = copy::<7>(at + (i * HEADER) as u64)?;
+        let [a, _, address, _, file_size, size, _] = beginning.copy::<7>(at + (i * HEADER) as u64)?;
         look(Header { kind: a as u32, flags: (a >> 32) as u32, address, file_size, size });
     }
     Some(entry)
@@ -102,7 +150,8 @@ pub fn read(o: Object, m: &mut Module) -> Option<()> {
     (m.name_len, m.build_id_len) = (0, 0);
     m.told.store(0, Relaxed);
     let (mut codes, mut segments) = (0, 0);
-    let entry = each_header(o, |h| {
+    let beginning = Beginning::of(o.bias);
+    let mut look = |h: Header| {
         let start = o.bias.wrapping_add(h.address);
         match h.kind {
             libc::PT_LOAD => {
@@ -114,10 +163,11 @@ pub fn read(o: Object, m: &mut Module) -> Option<()> {
                 }
             }
             libc::PT_GNU_EH_FRAME => m.tables.index = [start as usize, start.wrapping_add(h.size) as usize],
-            libc::PT_NOTE if m.build_id_len == 0 => m.read_build_id(start, h.size),
+            libc::PT_NOTE if m.build_id_len == 0 => m.read_build_id(&beginning, start, h.size),
             _ => {}
         }
-    })?;
+    };
+    let entry = each_header_of(o, &beginning, &mut look)?;
     (m.tables.entry, m.tables.stays) = (entry as usize, o.stays);
     // The index lies inside one of the segments, else it is none.
     let [from, to] = m.tables.index;
@@ -136,14 +186,14 @@ fn put<T: Copy>(list: &mut [T; SEGMENTS], count: &mut usize, v: T) {
 }
 
 /// Where the program headers of an object are, how many, and where it is entered.
-fn headers(o: Object) -> Option<(u64, usize, u64)> {
+fn headers(o: Object, beginning: &Beginning) -> Option<(u64, usize, u64)> {
     if o.program
         && let (Some(at), Some(count)) = (auxiliary(libc::AT_PHDR), auxiliary(libc::AT_PHNUM))
     {
         return Some((at, (count as usize).min(HEADERS), auxiliary(libc::AT_ENTRY).unwrap_or(0)));
     }
     // The file's header is what stands at address 0 of the file, but in files that were laid out for a fixed place.
-    let [magic, _, _, entry, offset, _, sizes, counts] = copy::<8>(o.bias)?;
+    let [magic, _, _, entry, offset, _, sizes, counts] = beginning.copy::<8>(o.bias)?;
     if magic as u32 != u32::from_le_bytes(*b"\x7fELF") || (sizes >> 48) as usize != HEADER {
         return None;
     }
@@ -162,7 +212,7 @@ fn auxiliary(kind: u64) -> Option<u64> {
 
 impl Module {
     /// Looks for the build id among the notes at `at`.
-    fn read_build_id(&mut self, mut at: u64, len: u64) {
+    fn read_build_id(&mut self, beginning: &Beginning, mut at: u64, len: u64) {
         const NT_GNU_BUILD_ID: u64 = 3;
         const GNU: u64 = u32::from_le_bytes(*b"GNU\0") as u64;
         let end = at.wrapping_add(len);
@@ -170,11 +220,12 @@ impl Module {
             if at.wrapping_add(16) > end {
                 return;
             }
-            let Some([sizes, kind_name]) = copy::<2>(at) else { return };
+            let Some([sizes, kind_name]) = beginning.copy::<2>(at) else { return };
             let (name_len, len) = (sizes & 0xffff_ffff, sizes >> 32);
             if name_len == 4 && kind_name & 0xffff_ffff == NT_GNU_BUILD_ID && kind_name >> 32 == GNU {
                 let len = (len as usize).min(BUILD_ID);
-                if at.wrapping_add(16 + len as u64) <= end && copy_to(at + 16, self.build_id.as_mut_ptr(), len) {
+                if at.wrapping_add(16 + len as u64) <= end && self.build_id.get_mut(..len).is_some_and(|to| beginning.copy_to(at + 16, to))
+                {
                     self.build_id_len = len as u16;
                 }
                 return;
@@ -212,7 +263,7 @@ impl Module {
 pub(super) fn copy_string(mut at: u64, whole: &mut [u8]) -> usize {
     let mut len = 0usize;
     while len < whole.len() {
-        let part = (64 - (at as usize & 63)).min(whole.len() - len);
+        let part = (PAGE - (at as usize & (PAGE - 1))).min(whole.len() - len);
         let Some(to) = whole.get_mut(len..len + part) else { break };
         if !copy_to(at, to.as_mut_ptr(), part) {
             break;
