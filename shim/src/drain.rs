@@ -48,7 +48,8 @@ fn lock_if_free(tid: u32) -> bool {
 pub fn lock_within_a_second() -> bool {
     let me = sys::gettid();
     let until = sys::now() + 1_000_000_000;
-    WANTED.fetch_add(1, Relaxed);
+    WANTED.fetch_add(1, SeqCst);
+    let mut turns = 0;
     let got = loop {
         if lock_if_free(me) {
             break true;
@@ -56,15 +57,26 @@ pub fn lock_within_a_second() -> bool {
         if sys::now() > until {
             break false;
         }
-        sys::yield_now();
+        turns += 1;
+        match LOCK.load(Relaxed) {
+            // To read a full ring takes milliseconds.
+            holder if holder != 0 && turns > YIELDS => sys::futex_wait(&LOCK, holder, 1_000_000),
+            _ => sys::yield_now(),
+        }
     };
     WANTED.fetch_sub(1, Relaxed);
     got
 }
 
+/// How often who waits for the lock looks again before it sleeps.
+const YIELDS: u32 = 16;
+
 /// Gives the lock back.
 pub fn unlock() {
-    LOCK.store(0, Release);
+    LOCK.store(0, SeqCst);
+    if WANTED.load(SeqCst) > 0 {
+        sys::futex_wake(&LOCK);
+    }
 }
 
 /// Where one lane's draining stopped.

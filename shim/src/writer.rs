@@ -219,7 +219,8 @@ extern "C" fn run() -> ! {
             more = work();
             drain::unlock();
         } else {
-            sys::yield_now();
+            // Who has it, or wants it, ends the process, or reads for this thread.
+            sys::futex_wait(&DOORBELL, bell, 1_000_000);
         }
     }
     let mut code = 0;
