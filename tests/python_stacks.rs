@@ -239,3 +239,34 @@ fn an_unknown_interpreter_is_named_and_not_walked() {
         }
     }
 }
+
+/// Code objects lie in a table of parts: more than there is room for in the first ones, each has its own name and its own bytes.
+#[test]
+fn each_of_many_code_objects_has_its_name() {
+    const CODES: usize = 6000;
+    let test = "each_of_many_code_objects_has_its_name";
+    let program = format!(
+        "kept = [None] * {CODES}\nmade = {{}}\nfor i in range({CODES}):\n exec('def f%d():\\n kept[%d] = bytearray(70000 + %d)' % (i, i, i), {{'kept': kept}},          made)\nfor f in made.values(): f()"
+    );
+    if support::lacks(test, &[support::Need::Preload]) {
+        return;
+    }
+    with_each(test, |python, version| {
+        let dir = support::fresh_dir(&format!("{test}/{version}"));
+        let trace = dir.join("t.jsonl");
+        let mut command = Command::new(python);
+        command.args(["-c", &program]).env("LD_PRELOAD", support::shim()).env("MEMSHIM_OUT", &trace);
+        let status = command.env("MEMSHIM_MODE", "full").env("MEMSHIM_STACKS", "python").status().expect("run Python");
+        assert!(status.success(), "{version}");
+        let out = Command::new(support::memshim()).args(["export", "--to", "collapsed"]).arg(&trace).output().expect("memshim");
+        // Each line ends in `:LINE fN BYTES`; a bytearray has one byte more.
+        let sum_of = |line: &str| {
+            let (way, bytes) = line.rsplit_once(' ')?;
+            let number: u64 = way.rsplit_once(" f")?.1.parse().ok()?;
+            Some((number, bytes.parse::<u64>().ok()?))
+        };
+        let told: BTreeMap<u64, u64> = support::lossy(&out.stdout).lines().filter_map(sum_of).collect();
+        let wrong = (0..CODES as u64).find(|n| told.get(n) != Some(&(70_001 + n)));
+        assert!(wrong.is_none(), "{version}: f{} has {:?}", wrong.unwrap_or_default(), told.get(&wrong.unwrap_or_default()));
+    });
+}

@@ -65,13 +65,6 @@ impl Kinds {
             // SAFETY: the mapping is PRIVATE bytes.
             unsafe { sys!(libc::SYS_madvise, self.index, PRIVATE, libc::MADV_DONTNEED) };
         }
-        if !self.index.is_null() {
-            // SAFETY: both lie in the mapping.
-            unsafe {
-                sys::populate(self.index.cast(), FIRST_INDEX * 4);
-                sys::populate(self.cache.cast(), CACHE * size_of::<(u64, u32)>());
-            }
-        }
     }
 
     /// Number of a kind (from 1) and whether size and slack go into column `z`. 0: no memory. `v`: the record's argument word, which has
@@ -129,6 +122,10 @@ impl Kinds {
             }
             if self.count >= most {
                 return 0;
+            }
+            if self.count == 0 {
+                sys::populate(self.index.cast(), FIRST_INDEX * 4);
+                sys::populate(self.cache.cast(), CACHE * size_of::<(u64, u32)>());
             }
             if self.count >= self.backed {
                 if !spool::back(KINDS_OFF + self.backed as usize * size_of::<Kind>(), STEP as usize * size_of::<Kind>()) {

@@ -281,7 +281,7 @@ fn rss(now: u64) -> Option<Status> {
 
 /// Whether `smaps_rollup` of so many resident bytes takes no more than its part of the time.
 unsafe fn is_time_for_rollup(now: u64, rss: u64) -> bool {
-    // SAFETY: the lock is held; settings are read-only.
+    // SAFETY: the lock is held, under which alone the mode changes.
     let (spent, of_page, free) = unsafe { (ROLLUPS, ROLLUP_PAGE, if CONFIG.mode == FULL { ROLLUP_FREE_NS } else { 0 }) };
     let passed = now.saturating_sub(started());
     spent + rss / 4096 * of_page <= free + passed / SHARE

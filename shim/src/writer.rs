@@ -75,7 +75,7 @@ pub fn start() -> bool {
                 return false;
             }
         }
-        if CONFIG.mode == FAST {
+        if lane::MODE.load(Relaxed) == FAST {
             lane::quick::populate();
         }
         STOP.store(0, Relaxed);

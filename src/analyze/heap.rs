@@ -65,7 +65,7 @@ pub fn declared_lost(image: &ImageEnd) -> u64 {
         "full" => 0,
         _ => image.counts.broken,
     };
-    image.counts.lost.saturating_add(broken).max(image.seen.lost.values().sum())
+    image.counts.lost.max(image.seen.lost.values().sum()).saturating_add(broken)
 }
 
 /// Calls in which the process was killed, or other threads when it ended: at most one a thread, counted first and recorded after.
@@ -105,10 +105,15 @@ pub fn heap(image: &ImageEnd, mode: Mode, options: &Options) -> Heap {
     (heap.sizes, heap.sizes_estimated) = sizes(image, mode);
     heap.seen = image.header.heap_seen != Some(false);
     // Of a process that is running the latest events are in its memory.
-    if !heap.seen || image.seen.running || mode == Mode::Full && !by_counts && events(image, mode).lost > 0 {
+    if !heap.seen || image.seen.running || mode == Mode::Full && !by_counts && is_uncertain(image, mode) {
         (heap.peak_bound_bytes, heap.live_bound_bytes) = (None, None);
     }
     heap
+}
+
+/// Whether an event is missing, or a block is live for ever as its end was not known as its own.
+fn is_uncertain(image: &ImageEnd, mode: Mode) -> bool {
+    events(image, mode).lost > 0 || image.counts.broken > 0
 }
 
 /// Blocks that are live of `inherited` ones and those since.
@@ -309,6 +314,7 @@ mod tests {
         assert_eq!(told("full", 95, 100, 0, 3), ((95, 5), rows(&[("events", 3), ("events", 2)])));
         // In fast mode nobody can tell; they may have been.
         assert_eq!(told("fast", 7, 100, 0, 2), ((98, 2), rows(&[("events", 2)])));
+        assert_eq!(told("fast", 7, 100, 3, 2), ((95, 5), rows(&[("events", 3), ("events", 2)])));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
 use crate::model::units::Nanos;
 
-const BROKEN: &str = "a signal's handler jumped out while they were written, or they can't be read";
+const BROKEN: &str = "a signal's handler jumped out while they were written, they can't be read, or their block had no room again";
 
 /// Of one image.
 pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_phases: u64) -> Vec<Missing> {
@@ -26,14 +26,11 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
     let broken = image.counts.broken;
     let unsaid = if mode == Mode::Full && !seen.running { events.lost.saturating_sub(declared) } else { 0 };
     let of_calls = if mode == Mode::Full { broken.min(unsaid) } else { broken.min(declared) };
-    let without_room = if mode == Mode::Full { declared } else { declared - of_calls };
-    add(
-        "events",
-        without_room.saturating_sub(seen.lost.values().sum()),
-        "no room was left for them in a ring or in the table of live blocks",
-    );
+    let told: u64 = seen.lost.values().sum();
+    add("events", image.counts.lost.saturating_sub(told), "no room was left for them in a ring or in the table of live blocks");
     add("events", of_calls, BROKEN);
     add("records", broken - of_calls, BROKEN);
+    add("records of Python's blocks", image.python.as_ref().map_or(0, |p| p.counts.broken), BROKEN);
     if heap::unwritten(image).is_some() {
         add("calls after that", (seen.end.is_none() && !seen.recovered) as u64, "there was no room left for the last counts");
     }

@@ -35,9 +35,11 @@ fn counted(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {
     of.by_function = by_function;
     let end = image.seen.end.as_ref().and_then(|e| e.python).unwrap_or_default();
     of.lost = p.counts.lost.max(end.lost);
-    if p.full {
-        of.lost = of.lost.max(p.counts.calls().saturating_sub(p.totals.events));
-    }
+    of.lost = match p.full {
+        true => of.lost.max(p.counts.calls().saturating_sub(p.totals.events)),
+        // Records that were broken off may be calls.
+        false => of.lost.max(p.counts.lost.saturating_add(p.counts.broken)),
+    };
     of.unknown_frees = p.totals.unknown_frees;
     of.inherited_bytes = (!p.sizeless || p.counts.inherited_blocks() == 0).then(|| Bytes::of_balance(p.inherited));
 }
@@ -49,7 +51,7 @@ fn full(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {
     of.live_bytes = Some(Bytes::of_balance(requested.live));
     of.live_allocs = Some(p.heap.live_blocks);
     of.peak_bytes = Some(Bytes::of_balance(requested.peak));
-    of.peak_bound_bytes = (of.lost == 0).then_some(Bytes::of_balance(requested.bound));
+    of.peak_bound_bytes = (of.lost == 0 && p.counts.broken == 0).then_some(Bytes::of_balance(requested.bound));
     of.peak_at_s = Some(Nanos(requested.at).seconds_since(Nanos(image.header.mono_ns)));
     of.temporary_allocs = Some(p.totals.temporary);
     of.usable = (!p.sizeless).then(|| Usable { live_bytes: Bytes::of_balance(usable.live), peak_bytes: Bytes::of_balance(usable.peak) });

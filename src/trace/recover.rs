@@ -340,10 +340,11 @@ fn push_counts(spool: &Spool, work: &[Work], python: bool, t: u64, out: &mut Vec
     push_line(
         out,
         format_args!(
-            r#"{{"type":"{}calls","t":{t},"fns":[{}],"live":{live},"blocks":{blocks},"failed":{},"lost":{lost},"broken":{broken},"lanes":[{}],"hi_blocks":[{}]}}"#,
+            r#"{{"type":"{}calls","t":{t},"fns":[{}],"live":{live},"blocks":{blocks},"failed":{},"lost":{lost}{},"lanes":[{}],"hi_blocks":[{}]}}"#,
             if python { "py" } else { "" },
             fns.join(","),
             if python { failed } else { failed.max(spool.failed) },
+            if broken > 0 { format!(r#","broken":{broken}"#) } else { String::new() },
             rows.join(","),
             at_hi.join(",")
         ),

@@ -105,9 +105,9 @@ pub fn end(how: &str, code: Option<i32>) {
 /// What the end line says of Python's blocks.
 fn python(t: &mut Text, h: &Header) {
     let s = totals(true);
-    let lost = s.lost + python_alloc::missed();
     // SAFETY: settings are read-only.
     let recorded = if unsafe { CONFIG.mode } == FULL { h.python_recorded.load(Relaxed) } else { s.counted - s.lost.min(s.counted) };
+    let lost = s.lost + s.broken.min(s.counted.saturating_sub(recorded + s.lost)) + python_alloc::missed();
     t.str(",\"python\":{\"wrapped\":").str(if python_alloc::are_wrapped() { "true" } else { "false" });
     t.field("counted", s.counted).field("recorded", recorded).field("lost", lost).field("failed", s.failed);
     t.field("unknown_frees", h.python_unknown_frees.load(Relaxed)).str("}");

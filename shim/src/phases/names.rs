@@ -38,11 +38,13 @@ pub fn name(domain: &[u8], name: &[u8]) -> u32 {
     for i in 0..PROBES {
         let number = (hash as usize).wrapping_add(i) % SLOTS;
         let Some(slot) = SLOT.get(number) else { break };
-        // Not read first: of a page that is, see [`crate::sys::populate`].
-        let found = match slot.hash.compare_exchange(0, hash, AcqRel, Acquire) {
-            Ok(_) => return if put(slot, domain, name) { number as u32 + 1 } else { 0 },
-            Err(other) => other,
-        };
+        let mut found = slot.hash.load(Acquire);
+        if found == 0 {
+            match slot.hash.compare_exchange(0, hash, AcqRel, Acquire) {
+                Ok(_) => return if put(slot, domain, name) { number as u32 + 1 } else { 0 },
+                Err(other) => found = other,
+            }
+        }
         // One that is being written (by a thread that a handler of ours may have interrupted) is not waited for: the name gets a second
         // number, and the reader goes by its text.
         if found == hash && text(slot) == Some((domain, name)) {

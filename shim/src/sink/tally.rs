@@ -36,7 +36,7 @@ unsafe fn open() {
         if !TALLY.is_null() || !SINK.regular {
             return;
         }
-        if SINK.first {
+        if SINK.first && !SINK.last {
             let now = sys::now();
             if now < AGAIN {
                 return;

@@ -1,6 +1,7 @@
 //! Where the code of a Python interpreter ends it: told by the return addresses of native frames. Not for: what that means.
 
 use crate::elf::{Dynamic, Object};
+use crate::sys;
 use crate::unwind::modules;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -9,7 +10,7 @@ struct Ending {
     /// `Py_FinalizeEx`, 0 where it exports none, and where the code that it lies in begins and ends.
     finalize: u64,
     code: [u64; 2],
-    /// Its data, where the linkage table lies as well.
+    /// The part of its data where the linkage table lies as a rule.
     data: [u64; 2],
     /// Where `Py_Exit` begins and ends.
     exit: [u64; 2],
@@ -64,10 +65,17 @@ impl Ending {
             stub += ((stub as *const u8).read() == 0xf2) as u64;
             ((stub as *const [u8; 2]).read(), behind(stub + 2))
         };
-        let is_entry = slot >= self.data[0] && slot.saturating_add(8) <= self.data[1];
-        // What looks like a stub need not be one.
-        // SAFETY: a word of the interpreter's data, which stays.
-        jump == [0xff, 0x25] && is_entry && unsafe { (slot as *const u64).read_unaligned() } == self.finalize
+        if jump != [0xff, 0x25] {
+            return false;
+        }
+        if slot >= self.data[0] && slot.saturating_add(8) <= self.data[1] {
+            // SAFETY: a word of the interpreter's data, which stays.
+            return unsafe { (slot as *const u64).read_unaligned() } == self.finalize;
+        }
+        let mut entry = [0u8; 8];
+        // What looks like a stub need not be one, and a linker may put the table elsewhere: the kernel reads it.
+        // SAFETY: eight bytes are written into as many.
+        unsafe { sys::copy_own(slot, entry.as_mut_ptr(), 8) == 8 && u64::from_le_bytes(entry) == self.finalize }
     }
 }
 
