@@ -10,7 +10,7 @@ mod tally;
 mod words;
 
 pub use family::{Opened, open, open_child};
-pub use tally::PRIVATE;
+pub use tally::{EXPECTED, PRIVATE};
 pub use words::end_in_trouble;
 use words::{keep_cut, last_words};
 

@@ -142,8 +142,11 @@ fn full(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
 /// Fast mode knows usable sizes: of each lane at each `calls` line, and its highest since the one before.
 fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
     let counts = &image.counts;
-    heap.allocs = counts.lanes.values().map(|l| l.allocs).sum();
-    heap.frees = counts.lanes.values().map(|l| l.frees).sum();
+    // At its cap a trace may lack the lanes' last rows; what was called is said of functions too.
+    let allocating = |(func, _): &(usize, &(u64, u64))| !releases(&function_name(&image.header, *func));
+    let called: u64 = counts.by_fn.iter().enumerate().filter(allocating).map(|(_, row)| row.0).sum();
+    heap.allocs = counts.lanes.values().map(|l| l.allocs).sum::<u64>().max(called);
+    heap.frees = counts.lanes.values().map(|l| l.frees).sum::<u64>().max(called.saturating_add_signed(counts.blocks.saturating_neg()));
     heap.live_bytes = Bytes::of_balance(counts.lanes_live());
     let inherited = image.header.inherited.as_ref().map_or(0, |i| i.blocks);
     heap.live_allocs = inherited.saturating_add(counts.blocks).max(0) as u64;

@@ -6,14 +6,16 @@ use crate::lane::{Hot, current, push};
 use crate::phases::process::exit_begins;
 use crate::real::REAL;
 use crate::sys::{self, sys};
-use crate::{init, thread_stacks, writer};
+use crate::{init, sink, thread_stacks, writer};
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::Ordering::Relaxed;
 use memshim_format::record::{BARE, op, start};
 
 /// # Safety
 /// `hot` is null or this thread's.
 unsafe fn child(hot: *mut Hot, how: u64, pid: u32) {
+    sink::EXPECTED.store(true, Relaxed);
     // SAFETY: the caller's promise.
     unsafe {
         if !hot.is_null() && (*hot).mode != crate::config::COUNT {
@@ -27,6 +29,7 @@ unsafe fn child(hot: *mut Hot, how: u64, pid: u32) {
 /// # Safety
 /// As [`child`].
 unsafe fn started(hot: *mut Hot, how: u64, pid: u32, next: &Next) {
+    sink::EXPECTED.store(true, Relaxed);
     // SAFETY: the caller's promise.
     unsafe {
         if !hot.is_null() && (*hot).mode != crate::config::COUNT {

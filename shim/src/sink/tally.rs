@@ -9,8 +9,8 @@ use super::{PATH, SINK};
 use crate::config::CONFIG;
 use crate::sys::{self, sys};
 use crate::text::Text;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Memory that the mapping takes, in bytes.
 pub const PRIVATE: usize = 4096;
@@ -22,7 +22,9 @@ struct Tally {
 }
 
 static mut TALLY: *const Tally = core::ptr::null();
-/// When the first process, which does not make the file, looks for it again.
+/// The process has a child, which makes the file.
+pub static EXPECTED: AtomicBool = AtomicBool::new(false);
+/// When the first process, which does not make it, looks for it again where it knows of no child.
 static mut AGAIN: u64 = 0;
 const AGAIN_NS: u64 = 10_000_000;
 
@@ -36,7 +38,7 @@ unsafe fn open() {
         if !TALLY.is_null() || !SINK.regular {
             return;
         }
-        if SINK.first && !SINK.last {
+        if SINK.first && !SINK.last && !EXPECTED.load(Relaxed) {
             let now = sys::now();
             if now < AGAIN {
                 return;
