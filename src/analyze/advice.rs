@@ -153,9 +153,10 @@ fn hot_owner(run: &Run) -> impl Iterator<Item = Advice> {
     })
 }
 
-/// Resident memory that is nobody's: what the allocator keeps of blocks freed long ago.
+/// Resident memory that is nobody's: what the allocator keeps of blocks freed long ago. Where recording was lowered it may be of maps that are
+/// not in the trace.
 fn slack(run: &Run) -> impl Iterator<Item = Advice> {
-    let found = run.rss.at_peak.as_ref().filter(|_| run.heap.seen).and_then(|p| {
+    let found = run.rss.at_peak.as_ref().filter(|_| run.heap.seen && !run.lowered).and_then(|p| {
         let bytes = u64::try_from(p.unaccounted?).ok().filter(|b| *b >= 4 * WORTH && *b as f64 >= p.rss.0 as f64 * UNACCOUNTED)?;
         let threads = run.threads_total.unwrap_or(0);
         let how = match run.allocator.as_str() {
@@ -222,5 +223,7 @@ mod tests {
         for ((what, gain), (start, bytes)) in said.iter().zip(starts) {
             assert!(what.starts_with(start) && *gain == bytes, "{what} {gain:?}");
         }
+        run.lowered = true;
+        assert!(!advice(&run).iter().any(|a| a.what.contains("resident memory")), "it may be maps that were not recorded");
     }
 }

@@ -57,9 +57,12 @@ pub struct Run {
     /// Seconds for which every call was an event, of a run in full mode that could not go on in it; `mode` is `fast` then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_until_s: Option<f64>,
-    /// It was the cap ([`MEMSHIM_MAX`](crate::settings)) that ended it.
+    /// It was the cap (`MEMSHIM_MAX`) that ended it.
     #[serde(skip)]
     pub capped: bool,
+    /// From some instant on less was recorded: at the cap, or as nothing could be written.
+    #[serde(skip)]
+    pub lowered: bool,
     /// How many images of this process came before.
     pub exec: u32,
     /// Wall-clock start, RFC 3339, UTC.

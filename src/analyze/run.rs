@@ -78,6 +78,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         cwd: h.cwd.0.clone(),
         python: python::python(&image),
         mode,
+        lowered: !seen.lowered.is_empty(),
         capped: seen.lowered.first().is_some_and(|l| l.errno.is_none()),
         full_until_s: seen.lowered.first().filter(|_| seen.full_before).map(|l| Nanos(l.t).seconds_since(Nanos(h.mono_ns))),
         exec: h.exec,

@@ -142,11 +142,10 @@ pub fn sites(image: &ImageEnd, phases: &[Phase], names: &Names, table: &mut Fram
             if let Some(phase) = of {
                 (answer.sums.instant, answer.sums.at_s) = (left::said(phase), phase.end_s);
             }
-            let mut owners = owner::sums(&rows, table, own);
+            let owners = owner::sums(&rows, table, own);
             answer.sums.owners = owners.len() as u64;
             answer.sums.without_owner_bytes = Bytes(owners.iter().filter(|o| o.frame.function.is_none()).map(|o| o.total_bytes.0).sum());
-            owners.truncate(OWNERS_SHOWN);
-            answer.owners = owners;
+            answer.owners = chosen_owners(owners);
             answer.view = options.view.as_ref().map(|request| views::view(&rows, table, request, &|tid| thread_of(image, memory, tid)));
         }
         let shown = listed(rows, instant == Instant::Peak && options.left.is_none(), table, options, own);
@@ -240,18 +239,31 @@ fn listed(rows: Vec<(Stack, Sums)>, at_peak: bool, table: &FrameTable, options: 
     all
 }
 
-/// At most [`SITES_SHOWN`]: a quarter of them by each measure.
-fn chosen(mut rows: Vec<(Stack, Sums)>) -> Vec<(Stack, Sums)> {
-    if rows.len() <= SITES_SHOWN {
-        return rows;
+/// At most [`SITES_SHOWN`].
+fn chosen(rows: Vec<(Stack, Sums)>) -> Vec<(Stack, Sums)> {
+    largest(rows, SITES_SHOWN, [|(_, s)| s.live_at as f64, |(_, s)| s.leaked as f64, |(_, s)| s.lifetimes[0], |(_, s)| s.total])
+}
+
+/// At most so many of them, most live first.
+fn chosen_owners(owners: Vec<Owner>) -> Vec<Owner> {
+    let measures: [fn(&Owner) -> f64; 4] =
+        [|o| o.live_at_peak_bytes.0 as f64, |o| o.leaked_bytes.0 as f64, |o| o.temporary_allocs as f64, |o| o.total_bytes.0 as f64];
+    let mut kept = largest(owners, OWNERS_SHOWN, measures);
+    kept.sort_by_key(|o| std::cmp::Reverse(o.live_at_peak_bytes));
+    kept
+}
+
+/// Of more than so many, a quarter by each measure.
+fn largest<T>(mut all: Vec<T>, most: usize, measures: [fn(&T) -> f64; 4]) -> Vec<T> {
+    if all.len() <= most {
+        return all;
     }
-    let measures: [fn(&Sums) -> f64; 4] = [|s| s.live_at as f64, |s| s.leaked as f64, |s| s.lifetimes[0], |s| s.total];
-    let mut kept = Vec::with_capacity(SITES_SHOWN);
+    let mut kept = Vec::with_capacity(most);
     for measure in measures {
-        rows.sort_by(|a, b| measure(&b.1).total_cmp(&measure(&a.1)));
-        let rest = rows.split_off((SITES_SHOWN / 4).min(rows.len()));
-        kept.append(&mut rows);
-        rows = rest;
+        all.sort_by(|a, b| measure(b).total_cmp(&measure(a)));
+        let rest = all.split_off((most / 4).min(all.len()));
+        kept.append(&mut all);
+        all = rest;
     }
     kept
 }
@@ -302,4 +314,21 @@ fn arenas(frames: &[Frame], s: &Sums) -> Option<&'static str> {
     let of_its_size = [256 << 10, 1 << 20].iter().any(|size| each == f64::from(*size));
     let named = first.function.as_deref().is_none_or(|f| f.starts_with("_PyObject_Arena") || f.starts_with("_PyMem_Arena"));
     (of_its_size && named && owner::is_interpreter(first)).then_some("pymalloc arena")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leaks_most_is_listed_though_nothing_of_it_was_live_at_the_peak() {
+        let of = |live: u64, leaked: u64| Owner { live_at_peak_bytes: Bytes(live), leaked_bytes: Bytes(leaked), ..Owner::default() };
+        let mut all: Vec<Owner> = (0..300).map(|i| of(1000 - i, 1)).collect();
+        all.push(of(0, 5000));
+        let kept = chosen_owners(all);
+        assert_eq!((kept.len(), kept[0].live_at_peak_bytes), (OWNERS_SHOWN, Bytes(1000)));
+        assert!(kept.iter().any(|o| o.leaked_bytes == Bytes(5000)), "who leaked most");
+        assert!(kept.is_sorted_by_key(|o| std::cmp::Reverse(o.live_at_peak_bytes)));
+        assert_eq!(chosen_owners(vec![of(1, 0), of(2, 9)]).len(), 2);
+    }
 }

@@ -250,9 +250,14 @@ impl SiteBook {
 
     /// One step where blocks are samples.
     fn estimate(&mut self, got: KindId, ended: KindId, kinds: &KindTable) {
+        self.weigh(got, ended, kinds);
+        self.level = self.level.wrapping_add(self.change(got, ended, kinds));
+    }
+
+    /// What is certain after a step.
+    fn weigh(&mut self, got: KindId, ended: KindId, kinds: &KindTable) {
         let certain = |id: KindId| Some(kinds.get(id)).filter(|k| k.weight <= 1.0).map_or(0, |k| k.heft);
         self.certain += certain(got) - certain(ended);
-        self.level = self.level.wrapping_add(self.change(got, ended, kinds));
     }
 
     /// Whether the level is the peak now.
@@ -269,6 +274,7 @@ impl SiteBook {
             if self.instants == 0 && steps.t1 >= t && steps.time_of(at) > t {
                 self.instants = 1;
             }
+            self.weigh(got, ended, kinds);
             self.change(got, ended, kinds);
         }
     }
@@ -302,6 +308,7 @@ impl SiteBook {
             if threads.is_some_and(|t| t.get(kind.site).1 == tid) { kind.heft } else { 0 }
         };
         for (at, (&got, &ended)) in steps.got.iter().zip(steps.ended).enumerate() {
+            self.weigh(got, ended, kinds);
             self.change(got, ended, kinds);
             self.level = self.level.wrapping_add(of(got) - of(ended));
             if self.level > self.peak {
@@ -339,7 +346,8 @@ impl SiteBook {
         if got != 0
             && let Some(held) = self.held.get_mut(kinds.get(got).site as usize)
         {
-            held.peak = held.peak.max(held.now.bytes.min(self.ceilings.now));
+            // Its time may be a little off, so that the ceiling is that of the look before: what is certain was live all the same.
+            held.peak = held.peak.max(held.now.bytes.min(self.ceilings.now.max(self.certain)));
         }
         sum
     }

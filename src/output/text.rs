@@ -238,7 +238,8 @@ fn next_command(report: &Report, shown: Option<&Run>, traces: &[PathBuf]) -> Str
     let quoted = traces.iter().map(|t| shell::quoted_path(t)).collect::<Vec<_>>().join(" ");
     match shown {
         Some(run) if run.full_until_s.is_some() => {
-            let (how, why) = if run.capped { ("--max 16GiB", "a higher cap") } else { ("-o TRACE", "TRACE where there is room for it") };
+            let (how, why) =
+                if run.capped { ("--max SIZE", "SIZE: more than the cap was") } else { ("-o TRACE", "TRACE where there is room for it") };
             format!("memshim run {how} --mode full -- {}    ({why})", command(&run.command))
         }
         Some(run) if run.events.lost > 0 || run.mode == Mode::Fast && run.heap.peak_bound_bytes.is_some_and(|b| matters(b.0, run)) => {

@@ -171,6 +171,14 @@ fn a_level_of_samples_lasts_into_the_time_that_allows_it() {
         book.play(&Steps { requested: &[1000], got: &[id], ended: &[0], t0: 15, t1: 15 }, &k, &numbers, false);
         book.play_waiting(&k, &numbers);
         let end = book.finish(None);
-        assert_eq!((end.peak, end.peak_at, end.held[1].then.bytes), (1000, at, 1000));
+        // What is certain was live, also where a look before it says that not so much can have been.
+        assert_eq!((end.peak, end.peak_at, end.held[1].then.bytes, end.held[1].peak), (1000, at, 1000, 1000));
     }
+    // So whichever instant is asked for.
+    let mut book = SiteBook::new(0, Instant::At(18));
+    book.at_most(20, 10);
+    book.play(&Steps { requested: &[1000], got: &[id], ended: &[0], t0: 15, t1: 15 }, &k, &numbers, false);
+    book.play_waiting(&k, &numbers);
+    let end = book.finish(None);
+    assert_eq!((end.held[1].then.bytes, end.held[1].peak), (1000, 1000));
 }
