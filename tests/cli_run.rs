@@ -332,3 +332,20 @@ fn the_default_name_has_the_rank() {
 fn list(dir: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect()
 }
+
+#[test]
+fn a_present_folder_that_is_gone_is_no_reason_not_to_run() {
+    let place = Place::new();
+    let script = r#"mkdir "$D/gone" && cd "$D/gone" && rmdir "$D/gone" && exec "$M" run -q -o "$D/t.jsonl" "$@" -- /bin/echo here"#;
+    let run = |with: &[&str]| {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script, "sh"]).args(with).env("D", place.path()).env("M", assert_cmd::cargo::cargo_bin!("memshim"));
+        command.env("MEMSHIM_SHIM", place.path().join("libmemshim.so")).output().unwrap()
+    };
+    let out = run(&[]);
+    assert_eq!((out.status.code(), out.stdout.as_slice()), (Some(0), b"here\n".as_slice()), "{out:?}");
+    // Files of a folder that is not there can't be meant.
+    let out = run(&["--artifacts", "*.txt"]);
+    let said = stderr(&out);
+    assert!(!out.status.success() && said.contains("--artifacts *.txt: the present folder is gone: give the path from / on"), "{said}");
+}

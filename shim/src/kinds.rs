@@ -124,6 +124,7 @@ impl Kinds {
                 return 0;
             }
             if self.count == 0 {
+                // There is an event: from now on each looks here.
                 sys::populate(self.index.cast(), FIRST_INDEX * 4);
                 sys::populate(self.cache.cast(), CACHE * size_of::<(u64, u32)>());
             }

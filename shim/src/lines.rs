@@ -321,6 +321,13 @@ pub struct Totals {
     pub counted: u64,
 }
 
+impl Totals {
+    /// Calls that are not among so many recorded ones: what is lost for sure, and of the broken records those that can have been calls.
+    pub fn lost_beside(&self, recorded: u64) -> u64 {
+        self.lost + self.broken.min(self.counted.saturating_sub(recorded + self.lost))
+    }
+}
+
 /// Sums the exact counts of the lanes: those of Python's blocks, or the others.
 pub fn totals(python: bool) -> Totals {
     let mut s = Totals { fns: [[0; 2]; FNS.len()], live: 0, blocks: 0, failed: 0, lost: 0, broken: 0, counted: 0 };

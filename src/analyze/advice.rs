@@ -156,7 +156,7 @@ fn hot_owner(run: &Run) -> impl Iterator<Item = Advice> {
 /// Resident memory that is nobody's: what the allocator keeps of blocks freed long ago. Where recording was lowered it may be of maps that are
 /// not in the trace.
 fn slack(run: &Run) -> impl Iterator<Item = Advice> {
-    let found = run.rss.at_peak.as_ref().filter(|_| run.heap.seen && !run.lowered).and_then(|p| {
+    let found = run.rss.at_peak.as_ref().filter(|_| run.heap.seen && run.lowered.is_none()).and_then(|p| {
         let bytes = u64::try_from(p.unaccounted?).ok().filter(|b| *b >= 4 * WORTH && *b as f64 >= p.rss.0 as f64 * UNACCOUNTED)?;
         let threads = run.threads_total.unwrap_or(0);
         let how = match run.allocator.as_str() {
@@ -178,7 +178,7 @@ fn slack(run: &Run) -> impl Iterator<Item = Advice> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{AtPeak, Frame, Heap, Owner, Rss, SiteSums, Steps};
+    use super::super::report::{AtPeak, Frame, Heap, Lowered, Owner, Rss, SiteSums, Steps};
     use super::*;
 
     fn phase(name: &str, begin_s: f64, end_s: f64) -> Phase {
@@ -223,7 +223,7 @@ mod tests {
         for ((what, gain), (start, bytes)) in said.iter().zip(starts) {
             assert!(what.starts_with(start) && *gain == bytes, "{what} {gain:?}");
         }
-        run.lowered = true;
+        run.lowered = Some(Lowered::Cap);
         assert!(!advice(&run).iter().any(|a| a.what.contains("resident memory")), "it may be maps that were not recorded");
     }
 }

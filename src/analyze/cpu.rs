@@ -3,6 +3,7 @@
 //! The kernel counts by process: an exec'd image begins with what the images before it took, and `rusage` from outside has in it
 //! what the process waited for. Both are taken out, so that the images of a run can be added up.
 
+use super::heap;
 use crate::model::image::{ImageEnd, cpu_of_usage};
 use serde_json::Value;
 
@@ -10,11 +11,20 @@ use serde_json::Value;
 pub fn seconds(image: &ImageEnd) -> Option<f64> {
     let seen = &image.seen;
     let before = if image.header.exec > 0 { seen.cpu_first.unwrap_or(0) } else { 0 };
-    // A process that ended by itself was asked last of all, where that could be written.
-    let asked = seen.end.is_some() && super::heap::unwritten(image).is_none();
-    let outside = seen.outside.as_ref().filter(|_| !asked).and_then(from_outside);
+    let outside = seen.outside.as_ref().filter(|_| !has_said(image)).and_then(from_outside);
     let last = seen.cpu_last.max(outside)?;
     Some(last.saturating_sub(before) as f64 / 1e9)
+}
+
+/// Whether it may have taken more: nobody looked at its end, or it goes on.
+pub fn is_lower_bound(image: &ImageEnd) -> bool {
+    let went_on = image.seen.exec_announced.is_some();
+    !has_said(image) && !went_on && image.seen.outside.as_ref().and_then(from_outside).is_none()
+}
+
+/// A process that ended by itself was asked last of all, where that could be written.
+fn has_said(image: &ImageEnd) -> bool {
+    image.seen.end.is_some() && heap::unwritten(image).is_none()
 }
 
 /// What the process itself took, of `rusage` over it and what it waited for.
@@ -67,7 +77,10 @@ mod tests {
         let end = json!({"type": "end", "t": 8, "how": "exit", "code": 0});
         assert_eq!(seconds(&image(0, &[snap(850), end.clone(), outside(900, 300)])), Some(0.85));
         let unwritten = json!({"type": "mode", "t": 6, "mode": "count", "why": "no space left on the device", "errno": 28});
-        assert_eq!(seconds(&image(0, &[snap(10), unwritten, end, outside(900, 300)])), Some(0.6), "its last word is not there");
+        let (alone, seen) = ([snap(10), unwritten.clone(), end.clone()], [snap(10), unwritten, end.clone(), outside(900, 300)]);
+        assert_eq!(seconds(&image(0, &seen)), Some(0.6), "its last word is not there");
+        assert_eq!([&alone[..], &seen[..]].map(|lines| is_lower_bound(&image(0, lines))), [true, false]);
+        assert!(is_lower_bound(&image(0, &[snap(10)])) && !is_lower_bound(&image(0, &[snap(10), end])));
     }
 
     #[test]

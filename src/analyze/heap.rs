@@ -143,8 +143,7 @@ fn full(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
 fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
     let counts = &image.counts;
     // At its cap a trace may lack the lanes' last rows; what was called is said of functions too.
-    let allocating = |(func, _): &(usize, &(u64, u64))| !releases(&function_name(&image.header, *func));
-    let called: u64 = counts.by_fn.iter().enumerate().filter(allocating).map(|(_, row)| row.0).sum();
+    let called: u64 = allocating(image).map(|row| row.0).sum();
     heap.allocs = counts.lanes.values().map(|l| l.allocs).sum::<u64>().max(called);
     heap.frees = counts.lanes.values().map(|l| l.frees).sum::<u64>().max(called.saturating_add_signed(counts.blocks.saturating_neg()));
     heap.live_bytes = Bytes::of_balance(counts.lanes_live());
@@ -201,9 +200,14 @@ fn slack(image: &ImageEnd, blocks: i64, recorded: i64, usable: i64) -> Option<By
     Some(Bytes(each.saturating_add(mapped).saturating_add_signed(recorded.max(0)).min(usable)))
 }
 
+/// Calls and bytes of each function that gives blocks.
+fn allocating(image: &ImageEnd) -> impl Iterator<Item = &(u64, u64)> {
+    let rows = image.counts.by_fn.iter().enumerate();
+    rows.filter(|(func, _)| !releases(&function_name(&image.header, *func))).map(|(_, row)| row)
+}
+
 fn requested(image: &ImageEnd) -> Bytes {
-    let allocating = |(func, row): (usize, &(u64, u64))| (!releases(&function_name(&image.header, func))).then_some(Bytes(row.1));
-    let counted: Bytes = image.counts.by_fn.iter().enumerate().filter_map(allocating).sum();
+    let counted: Bytes = allocating(image).map(|row| Bytes(row.1)).sum();
     let recorded = image.kinds.used().map(|k| Bytes(k.allocs.saturating_mul(k.size))).sum();
     if image.header.mode == "full" { counted.max(recorded) } else { counted }
 }
@@ -318,6 +322,20 @@ mod tests {
         // In fast mode nobody can tell; they may have been.
         assert_eq!(told("fast", 7, 100, 0, 2), ((98, 2), rows(&[("events", 2)])));
         assert_eq!(told("fast", 7, 100, 3, 2), ((95, 5), rows(&[("events", 3), ("events", 2)])));
+    }
+
+    #[test]
+    fn calls_that_no_row_of_a_lane_has_are_those_of_the_functions() {
+        let header = Header { mode: "fast".into(), fns: vec!["malloc".into(), "free".into()], ..Header::default() };
+        let mut image = Image::new(header, &Interest::default());
+        for line in [
+            r#"{"type":"calls","t":5,"fns":[[0,10,80]],"blocks":10,"lanes":[[0,10,80,0,0,0]]}"#,
+            r#"{"type":"calls","t":6,"fns":[[0,100,800],[1,93,0]],"blocks":7,"lanes":[]}"#,
+        ] {
+            image.read(parse(line.as_bytes()).expect("a line"));
+        }
+        let heap = heap(&image.finish(), Mode::Fast, &Options::default());
+        assert_eq!((heap.allocs, heap.frees, heap.live_allocs), (100, 93, 7));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
     // Of the broken ones in full mode the counts say which were calls.
     let broken = image.counts.broken;
     let unsaid = if mode == Mode::Full && !seen.running { events.lost.saturating_sub(declared) } else { 0 };
-    let of_calls = if mode == Mode::Full { broken.min(unsaid) } else { broken.min(declared) };
+    let of_calls = if mode == Mode::Full { broken.min(unsaid) } else { broken };
     let told: u64 = seen.lost.values().sum();
     add("events", image.counts.lost.saturating_sub(told), "no room was left for them in a ring or in the table of live blocks");
     add("events", of_calls, BROKEN);
@@ -39,9 +39,7 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
         heap::under_way(image, mode),
         if seen.end.is_some() { "other threads were in them when the process ended" } else { "the process was killed inside them" },
     );
-    if mode == Mode::Full {
-        add("events", unsaid.saturating_sub(of_calls), "counted, but not in what could be read of the trace");
-    }
+    add("events", unsaid.saturating_sub(of_calls), "counted, but not in what could be read of the trace");
     add("allocations", t.gap_allocs, "a batch between two others is not there");
     add("batches", t.overlaps, "they begin before the batch before them ends");
     add("batches", t.miscounted, "their columns hold another number of events than they say");

@@ -34,12 +34,13 @@ fn counted(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {
     of.requested_bytes = Some(by_function.values().map(|f| f.bytes).sum());
     of.by_function = by_function;
     let end = image.seen.end.as_ref().and_then(|e| e.python).unwrap_or_default();
-    of.lost = p.counts.lost.max(end.lost);
-    of.lost = match p.full {
-        true => of.lost.max(p.counts.calls().saturating_sub(p.totals.events)),
+    let missing = if p.full {
+        p.counts.calls().saturating_sub(p.totals.events).max(p.counts.lost)
+    } else {
         // Records that were broken off may be calls.
-        false => of.lost.max(p.counts.lost.saturating_add(p.counts.broken)),
+        p.counts.lost.saturating_add(p.counts.broken)
     };
+    of.lost = missing.max(end.lost);
     of.unknown_frees = p.totals.unknown_frees;
     of.inherited_bytes = (!p.sizeless || p.counts.inherited_blocks() == 0).then(|| Bytes::of_balance(p.inherited));
 }

@@ -57,12 +57,9 @@ pub struct Run {
     /// Seconds for which every call was an event, of a run in full mode that could not go on in it; `mode` is `fast` then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_until_s: Option<f64>,
-    /// It was the cap (`MEMSHIM_MAX`) that ended it.
+    /// Why from some instant on less was recorded.
     #[serde(skip)]
-    pub capped: bool,
-    /// From some instant on less was recorded: at the cap, or as nothing could be written.
-    #[serde(skip)]
-    pub lowered: bool,
+    pub lowered: Option<Lowered>,
     /// How many images of this process came before.
     pub exec: u32,
     /// Wall-clock start, RFC 3339, UTC.
@@ -72,6 +69,8 @@ pub struct Run {
     pub wall_s: f64,
     /// User and system time together.
     pub cpu_s: Option<f64>,
+    /// Nobody looked at its end: it may have taken more.
+    pub cpu_lower_bound: bool,
     pub allocator: String,
     pub end: End,
     /// These and what is said of call sites are not known of a process that was only watched from outside.
@@ -125,6 +124,15 @@ pub struct Run {
     /// How it hangs together with other processes: for [`Job`].
     #[serde(skip)]
     pub kin: Kin,
+}
+
+/// Why less was recorded from some instant on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lowered {
+    /// The trace neared its cap (`MEMSHIM_MAX`).
+    Cap,
+    /// Nothing could be written any more.
+    Unwritten,
 }
 
 /// Threads listed at most.

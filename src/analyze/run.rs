@@ -3,7 +3,9 @@
 use super::Options;
 use super::clock::rfc3339;
 use super::ending::ending;
-use super::report::{Children, Kin, Known, Mode, Run, SAMPLES_SHOWN, Sample, SeenOutside, Started, THREADS_SHOWN, Thread};
+use super::report::{
+    Children, EndKind, Kin, Known, Lowered, Mode, Run, SAMPLES_SHOWN, Sample, SeenOutside, Started, THREADS_SHOWN, Thread,
+};
 use super::stacks::{FrameTable, Names};
 use super::{artifacts, auto, compiles, cpu, gpu, heap, left, maps, missing, phases, python, rss, sites};
 use crate::model::image::{Ended, ImageEnd};
@@ -78,14 +80,14 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         cwd: h.cwd.0.clone(),
         python: python::python(&image),
         mode,
-        lowered: !seen.lowered.is_empty(),
-        capped: seen.lowered.first().is_some_and(|l| l.errno.is_none()),
+        lowered: seen.lowered.first().map(|l| if l.errno.is_some() { Lowered::Unwritten } else { Lowered::Cap }),
         full_until_s: seen.lowered.first().filter(|_| seen.full_before).map(|l| Nanos(l.t).seconds_since(Nanos(h.mono_ns))),
         exec: h.exec,
         start: rfc3339(h.wall_ns),
         start_unix_s: h.wall_ns as f64 / 1e9,
         wall_s,
         cpu_s: cpu::seconds(&image),
+        cpu_lower_bound: end.kind == EndKind::Running || cpu::is_lower_bound(&image),
         allocator: h.allocator.0.clone(),
         heap: Known::new(heap, inside),
         rss,

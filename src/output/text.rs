@@ -13,7 +13,7 @@ mod trust;
 use super::screen::wrapped;
 use super::units::{count, percent, seconds};
 use super::{shell, timeline};
-use crate::analyze::report::{End, EndKind, Mode, Report, Run};
+use crate::analyze::report::{End, EndKind, Lowered, Mode, Report, Run};
 use std::path::PathBuf;
 
 /// How the screen is.
@@ -204,9 +204,7 @@ fn head(page: &mut Page, run: &Run) {
     let allocator = if run.allocator.is_empty() { String::new() } else { format!(" · {}", run.allocator) };
     let rank = run.rank.map(|r| format!(" · rank {r}")).unwrap_or_default();
     page.say("process", format!("pid {} on {}{rank}{python}{allocator} · {mode}", run.pid, run.host));
-    // It is what it was at the last look.
-    let is_last = run.outside.is_some() || run.snapshots.last().is_some_and(|s| s["why"] == "exit");
-    let least = if is_last && run.end.kind != EndKind::Running || run.end.kind == EndKind::Exec { "" } else { " at least" };
+    let least = if run.cpu_lower_bound { " at least" } else { "" };
     let cpu = run.cpu_s.map(|c| format!(", {} CPU{least} ({})", seconds(c), percent(c, run.wall_s))).unwrap_or_default();
     let line = format!("{} after {} wall{cpu}, started {}", ended(&run.end), seconds(run.wall_s), run.start);
     match run.end.kind {
@@ -238,8 +236,10 @@ fn next_command(report: &Report, shown: Option<&Run>, traces: &[PathBuf]) -> Str
     let quoted = traces.iter().map(|t| shell::quoted_path(t)).collect::<Vec<_>>().join(" ");
     match shown {
         Some(run) if run.full_until_s.is_some() => {
-            let (how, why) =
-                if run.capped { ("--max SIZE", "SIZE: more than the cap was") } else { ("-o TRACE", "TRACE where there is room for it") };
+            let (how, why) = match run.lowered {
+                Some(Lowered::Cap) => ("--max SIZE", "SIZE: more than the cap was"),
+                _ => ("-o TRACE", "TRACE where there is room for it"),
+            };
             format!("memshim run {how} --mode full -- {}    ({why})", command(&run.command))
         }
         Some(run) if run.events.lost > 0 || run.mode == Mode::Fast && run.heap.peak_bound_bytes.is_some_and(|b| matters(b.0, run)) => {

@@ -89,8 +89,7 @@ pub fn end(how: &str, code: Option<i32>) {
     // SAFETY: settings are read-only.
     let recorded = if unsafe { CONFIG.mode } == FULL { h.recorded.load(Relaxed) } else { s.counted - s.lost.min(s.counted) };
     // What could not be written is lost too.
-    let rest = s.counted - recorded.min(s.counted);
-    let lost = if h.trouble.load(Relaxed) != 0 { rest } else { s.lost + s.broken.min(rest.saturating_sub(s.lost)) };
+    let lost = if h.trouble.load(Relaxed) != 0 { s.counted - recorded.min(s.counted) } else { s.lost_beside(recorded) };
     t.field("counted", s.counted).field("recorded", recorded).field("lost", lost).field("failed", s.failed);
     t.field("unknown_frees", h.unknown_frees.load(Relaxed));
     // SAFETY: settings are read-only.
@@ -107,7 +106,7 @@ fn python(t: &mut Text, h: &Header) {
     let s = totals(true);
     // SAFETY: settings are read-only.
     let recorded = if unsafe { CONFIG.mode } == FULL { h.python_recorded.load(Relaxed) } else { s.counted - s.lost.min(s.counted) };
-    let lost = s.lost + s.broken.min(s.counted.saturating_sub(recorded + s.lost)) + python_alloc::missed();
+    let lost = s.lost_beside(recorded) + python_alloc::missed();
     t.str(",\"python\":{\"wrapped\":").str(if python_alloc::are_wrapped() { "true" } else { "false" });
     t.field("counted", s.counted).field("recorded", recorded).field("lost", lost).field("failed", s.failed);
     t.field("unknown_frees", h.python_unknown_frees.load(Relaxed)).str("}");

@@ -263,7 +263,7 @@ fn maps(page: &mut Page, run: &Run) {
         let at = m.peak_at_s.map(|s| format!(" at {}", seconds(s))).unwrap_or_default();
         page.say("MAPS", format!("peak committed {}{at}, by the program's own calls and for the threads it starts", iec(m.peak_bytes.0)));
         page.block("", t.lines());
-        if run.lowered {
+        if run.lowered.is_some() {
             page.warn("", "what the program mapped after the trace had no more room may not be in it (see `missing`)");
         }
         page.gap();

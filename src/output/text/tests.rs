@@ -35,7 +35,6 @@ fn run(pid: u32, mib: u64) -> Run {
             }),
             ..Rss::default()
         },
-        snapshots: vec![serde_json::json!({"why": "exit"})],
         file: "trace.jsonl".into(),
         ..Run::default()
     }
@@ -59,6 +58,23 @@ fn one_run_fits_a_screen_and_labels_its_numbers() {
         assert!(text.contains(wanted), "{wanted}:\n{text}");
     }
     assert!(text.lines().count() < 40, "{text}");
+}
+
+#[test]
+fn what_went_on_in_less_than_full_mode_says_so_and_what_helps() {
+    let mut r = run(7, 20);
+    (r.mode, r.full_until_s, r.cpu_lower_bound) = (Mode::Fast, Some(0.25), true);
+    r.maps = Maps { anon: MapClass { peak_bytes: Bytes(1 << 20), ..MapClass::default() }, ..Maps::default() }.into();
+    for (why, way) in
+        [(Lowered::Cap, "run --max SIZE --mode full -- python run.py"), (Lowered::Unwritten, "run -o TRACE --mode full -- python")]
+    {
+        r.lowered = Some(why);
+        let text = screen(&Report { runs: vec![r.clone()], ..Report::default() }, true);
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for wanted in ["full mode until 250 ms: see `missing`", "6.00 s CPU at least", "may not be in it (see `missing`)", way] {
+            assert!(words.contains(wanted), "{wanted}:\n{text}");
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What is to be known of one loaded object, read from its headers in memory.
 
-use super::chain::{Object, copy, copy_to};
+use super::chain::{Object, copy_to};
 use crate::elf;
 use crate::sys::sys;
 use crate::unwind::eh_frame::{SEGMENTS, Tables};
@@ -112,19 +112,13 @@ impl Beginning {
 
     /// Copies words from `at`, which may lie elsewhere; None where they cannot be read.
     fn copy<const N: usize>(&self, at: u64) -> Option<[u64; N]> {
-        let Some(bytes) = self.bytes(at, N * 8) else { return copy(at) };
-        let mut to = [0; N];
-        for (word, part) in to.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u64::from_le_bytes(*part);
-        }
-        Some(to)
+        let mut to = [[0; 8]; N];
+        self.copy_to(at, to.as_flattened_mut()).then(|| to.map(u64::from_le_bytes))
     }
 
     fn copy_to(&self, at: u64, to: &mut [u8]) -> bool {
-        match self.bytes(at, to.len()) {
-            Some(bytes) => to.copy_from_slice(bytes),
-            None => return copy_to(at, to.as_mut_ptr(), to.len()),
-        }
+        let Some(bytes) = self.bytes(at, to.len()) else { return copy_to(at, to.as_mut_ptr(), to.len()) };
+        to.copy_from_slice(bytes);
         true
     }
 }
