@@ -79,6 +79,60 @@ fn what_a_private_spool_could_not_write_is_lost_and_said() {
     }
 }
 
+/// What was over before recording was lowered is as exact as ever; of what was live then nobody claims that it leaked.
+#[test]
+fn what_was_before_recording_was_lowered_is_exact() {
+    let test = "what_was_before_recording_was_lowered_is_exact";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let program = support::build("lowered.c", "lowered", &["-Wno-all"]);
+    let cap = "MEMSHIM_MAX=256KiB exec \"$0\" $1";
+    // A file that can be no larger: 512 blocks of 512 bytes.
+    let limit = "ulimit -f 512; exec \"$0\" $1";
+    for (name, script, later) in [("cap", cap, 2_000_000), ("cap-early-peak", cap, 500_000), ("limit", limit, 500_000)] {
+        let dir = support::fresh_dir(&format!("{test}-{name}"));
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", &format!("export LD_PRELOAD=\"$SHIM\"; {script}")])
+            .arg(&program)
+            .arg(later.to_string())
+            .env("SHIM", support::shim());
+        let out = command.current_dir(&dir).env("MEMSHIM_MODE", "full").output().expect("a shell");
+        assert!(out.status.success(), "{name}: {} {}", out.status, support::lossy(&out.stderr));
+        let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).expect("a report")).expect("JSON");
+        let run = report["runs"].as_array().and_then(|runs| runs.last()).expect("a run");
+        assert!(run["full_until_s"].is_f64() && run["mode"] == "fast", "{name}: {} {}", run["mode"], run["full_until_s"]);
+        let phase = |name: &str| run["phases"].as_array().expect("phases").iter().find(|p| p["name"] == name);
+        let early = phase("early").expect("the early phase");
+        let number = |key: &str| early[key].as_i64().unwrap_or_else(|| panic!("{name}: no {key}: {early}"));
+        let keys = ["heap_peak_bound_bytes", "heap_persistent_bound_bytes", "heap_persistent_bytes"];
+        let got = (number("heap_peak_bytes") - number("heap_begin_bytes"), keys.map(number));
+        assert_eq!(got, (1_300_001, [0, 0, 300_000]), "{name}: {early}");
+        let heap = &run["heap"];
+        let peak = heap["peak_bytes"].as_i64().unwrap_or(0) - number("heap_begin_bytes");
+        let bound = heap["peak_bound_bytes"].as_i64().expect("a bound");
+        if later < 1_000_000 {
+            assert_eq!((peak, bound), (1_300_001, 0), "{name}: {heap}");
+        } else {
+            assert!((peak - later - 300_000).abs() <= bound, "{name}: {heap}");
+        }
+        // What is known of the later one are the counts.
+        if let Some(late) = phase("late") {
+            let bound = late["heap_peak_bound_bytes"].as_i64().expect("a bound");
+            let above = late["heap_peak_bytes"].as_i64().expect("a peak") - late["heap_begin_bytes"].as_i64().expect("a begin");
+            assert!((above - later).abs() <= 2 * bound, "{name}: {late}");
+        }
+        let sites = &run["sites_total"];
+        // What the rings hold when recording is lowered can fill the rest.
+        let totals = run["missing"].to_string().contains("totals only");
+        assert_eq!(sites["leaked_bytes"], if totals { 0 } else { 700_000 }, "{name}: {sites}");
+        assert!(sites["live_at_peak_bytes"].as_u64().is_some_and(|b| (1_300_001..1_600_000).contains(&b)), "{name}: {sites}");
+        let problems = sites["problems"].to_string();
+        assert!(problems.contains("recording was lowered at"), "{name}: {problems}");
+    }
+}
+
 /// With little address space a program is recorded all the same, in as little as it takes, or it is said that it is not.
 #[test]
 fn what_an_address_space_has_no_room_for_is_said() {

@@ -99,6 +99,17 @@ static mut STUCK_SINCE: [u64; LANES_MAX] = [0; LANES_MAX];
 const ABANDONED_NS: u64 = 1_000_000_000;
 const ABANDONED: u64 = 1;
 
+/// When the reading of all rings began that is going on, 0 none is, and when the last one began that came to their ends: what was recorded
+/// before is in batches.
+static mut READING_SINCE: u64 = 0;
+static mut READ_ALL: u64 = 0;
+
+/// What happened before is in batches, written or pending. The lock is held.
+pub fn read_all() -> u64 {
+    // SAFETY: the lock is held.
+    unsafe { READ_ALL }
+}
+
 /// Starts anew: the first image, or a forked child (`child`), where memory holds what was the parent's.
 pub fn reset(child: bool) {
     LOCK.store(0, Relaxed);
@@ -112,6 +123,7 @@ pub fn reset(child: bool) {
             EMPTY_AFTER = [0; LANES_MAX];
             STUCK_SINCE = [0; LANES_MAX];
         }
+        (READING_SINCE, READ_ALL) = (0, 0);
         TABLE.reset();
         KINDS.reset();
     }
@@ -126,6 +138,12 @@ pub fn drain(last: bool) -> bool {
     let now = sys::now();
     let mut blocks = 0;
     order::begin();
+    // SAFETY: the lock is held.
+    unsafe {
+        if READING_SINCE == 0 {
+            READING_SINCE = now;
+        }
+    }
     if !last {
         // Of a thousand threads most are idle: those are told at a glance, and take no turn.
         for i in 0..LANES.load(Acquire) {
@@ -145,7 +163,13 @@ pub fn drain(last: bool) -> bool {
             Next::Forced(i) => (i, true),
             Next::Nobody => {
                 // SAFETY: the lock is held.
-                unsafe { blocks::all_read() };
+                unsafe {
+                    blocks::all_read();
+                    if (*(&raw const STUCK_SINCE)).iter().take(LANES.load(Acquire) as usize).all(|since| *since <= ABANDONED) {
+                        READ_ALL = READING_SINCE;
+                    }
+                    READING_SINCE = 0;
+                }
                 break false;
             }
         };

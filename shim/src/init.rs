@@ -351,7 +351,7 @@ unsafe fn start_recording() {
         let shareable = SINK.is_regular_own();
         let at = if shareable { path.as_ptr() } else { core::ptr::null() };
         if !spool::create(at, "the trace is not a file of this process's own") {
-            lines::mode("none", &[NO_MEMORY], libc::ENOMEM);
+            lines::mode("none", &[NO_MEMORY], libc::ENOMEM, None);
             no_memory();
             return;
         }

@@ -64,13 +64,17 @@ pub fn note(what: &[&str]) {
     sink::write(t.as_bytes());
 }
 
-/// Writes a `mode` line: from here on recording is this, for a reason with its error number.
-pub fn mode(to: &str, why: &[&str], errno: i32) {
+/// Writes a `mode` line: from here on recording is this, for a reason with its error number. `whole`: every event before is in the trace.
+pub fn mode(to: &str, why: &[&str], errno: i32, whole: Option<u64>) {
     let mut b = [0u8; 512];
     let mut t = Text::over(&mut b);
     t.str("{\"type\":\"mode\"").field("t", sys::now()).str(",\"mode\":\"").str(to).str("\",\"why\":\"");
     why.iter().for_each(|w| _ = t.str(w));
-    t.str("\"").field("errno", errno as u64).str("}\n");
+    t.str("\"").field("errno", errno as u64);
+    if let Some(whole) = whole {
+        t.field("whole", whole);
+    }
+    t.str("}\n");
     sink::write(t.as_bytes());
 }
 

@@ -48,6 +48,8 @@ pub struct Sink {
     packed: bool,
     /// What the cap has lowered recording to, 0 nothing.
     lowered: u32,
+    /// Three quarters of the cap are reached in full mode.
+    near_cap: bool,
     /// The cap is reached: lines are left out.
     capped: bool,
     /// But for the last ones, which are being written.
@@ -74,6 +76,8 @@ struct Cut {
     open: bool,
     /// Events in the trace up to there.
     recorded: u64,
+    /// [`memshim_format::spool::Header::whole_ns`] then.
+    whole_ns: u64,
 }
 
 impl Sink {
@@ -98,11 +102,12 @@ pub static mut SINK: Sink = Sink {
     written: 0,
     packed: false,
     lowered: 0,
+    near_cap: false,
     capped: false,
     last: false,
     trouble: 0,
     begin: 0,
-    cuts: [Cut { at: 0, open: false, recorded: 0 }; 2],
+    cuts: [Cut { at: 0, open: false, recorded: 0, whole_ns: 0 }; 2],
     words_at: 0,
     speaking: false,
     stderr: (0, 0),
@@ -158,10 +163,22 @@ pub fn write(text: &[u8]) -> bool {
         } else {
             zst::pack(text, |b| put([b, b"", b""]))
         };
-        if good && SINK.begin != 0 && SINK.lowered == 0 && CONFIG.mode == FULL && tally::total() >= CONFIG.max / 4 * 3 {
-            lower(FAST);
-        }
+        SINK.near_cap |= good && SINK.begin != 0 && CONFIG.mode == FULL && tally::total() >= CONFIG.max / 4 * 3;
         good
+    }
+}
+
+/// Goes over to fast mode where the cap is near. What was live at most until then is told first, so that nobody takes it for later.
+pub fn lower_near_cap() {
+    // SAFETY: the lock is held, and no lines are being made.
+    unsafe {
+        if SINK.near_cap && SINK.lowered == 0 && is_writing() {
+            lines::calls(sys::now(), true);
+            // Writing that may have been the end of it.
+            if SINK.lowered == 0 && is_writing() {
+                lower(FAST);
+            }
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 use crate::config::{CONFIG, FAST};
 use crate::spool::SPOOL;
 use crate::sys::{self, sys};
-use crate::{cuda, drain, lane, lines, snapshot};
+use crate::{cuda, drain, lane, lines, sink, snapshot};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -266,6 +266,7 @@ fn work() -> bool {
         LAST_FLUSH.store(now, Relaxed);
         lines::flush_group();
     }
+    sink::lower_near_cap();
     more
 }
 

@@ -128,7 +128,8 @@ fn held_across(run: &Run) -> impl Iterator<Item = Advice> {
 }
 
 fn hot_owner(run: &Run) -> impl Iterator<Item = Advice> {
-    let total = run.sites_total.live_at_peak_bytes.0;
+    // Of a forked child the sites are of its own blocks alone.
+    let total = run.sites_total.live_at_peak_bytes.max(run.heap.peak_bytes).0;
     let top = run.owners.iter().max_by_key(|o| o.live_at_peak_bytes);
     let hot = top.filter(|o| o.live_at_peak_bytes.0 >= WORTH && o.live_at_peak_bytes.0 as f64 >= total as f64 * HOT_OWNER);
     hot.into_iter().map(move |o| {

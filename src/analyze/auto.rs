@@ -22,8 +22,8 @@ enum Course {
     Fall,
 }
 
-/// See the module. `end_s`: the run's; `inside`: heap and maps were seen.
-pub fn phases(samples: &[Sample], end_s: f64, inside: bool) -> Vec<Phase> {
+/// See the module. `end_s`: the run's; `known`: its heap, where that and maps were seen.
+pub fn phases(samples: &[Sample], end_s: f64, known: Option<&Heap>) -> Vec<Phase> {
     let resident = samples.iter().any(|s| s.rss.0 > 0);
     let level = |s: &Sample| if resident { s.rss.0 as f64 } else { heap(s).0.saturating_add(maps(s).0) as f64 };
     let points: Vec<(f64, f64)> = samples.iter().map(|s| (s.t_s, level(s))).collect();
@@ -49,7 +49,7 @@ pub fn phases(samples: &[Sample], end_s: f64, inside: bool) -> Vec<Phase> {
         .map(|&((from, to), course)| {
             let end_s = if to + 1 == samples.len() { end_s } else { samples[to].t_s };
             let until = |at: usize| samples.get(at + 1).map_or(end_s, |next| next.t_s);
-            Phase { sampled: Some((samples[from].t_s, until(to))), ..phase(&samples[from..=to], course, end_s, inside) }
+            Phase { sampled: Some((samples[from].t_s, until(to))), ..phase(&samples[from..=to], course, end_s, known) }
         })
         .collect()
 }
@@ -111,10 +111,13 @@ fn maps(s: &Sample) -> Bytes {
     s.maps.unwrap_or_default()
 }
 
-fn phase(samples: &[Sample], course: Course, end_s: f64, inside: bool) -> Phase {
+fn phase(samples: &[Sample], course: Course, end_s: f64, known: Option<&Heap>) -> Phase {
+    let inside = known.is_some();
     let (first, last) = (samples[0], samples[samples.len() - 1]);
     let most = |of: fn(&Sample) -> Bytes| samples.iter().map(of).max().unwrap_or_default();
-    let heap_peak = most(heap);
+    // Samples are of usable sizes; what was asked for may be known to have been less.
+    let at_most = known.and_then(|h| Some(h.peak_bytes + h.peak_bound_bytes?));
+    let heap_peak = at_most.map_or(most(heap), |at_most| most(heap).min(at_most));
     let name = match course {
         Course::Ramp => "ramp",
         Course::Plateau => "plateau",
@@ -158,11 +161,11 @@ mod tests {
     #[test]
     fn a_curve_is_cut_where_its_course_changes() {
         let levels = [10, 10, 11, 10, 10, 60, 110, 160, 210, 210, 212, 209, 210, 210, 20, 20, 20];
-        let got: Vec<_> = phases(&curve(&levels), 17.0, true)
+        let got: Vec<_> = phases(&curve(&levels), 17.0, Some(&Heap::default()))
             .into_iter()
             .map(|p| (p.name, p.begin_s, p.end_s, p.heap_persistent_bytes.unwrap() >> 20))
             .collect();
-        assert!(phases(&curve(&levels), 17.0, false).iter().all(|p| p.heap_peak_bytes.is_none() && p.map_peak_bytes.is_none()));
+        assert!(phases(&curve(&levels), 17.0, None).iter().all(|p| p.heap_peak_bytes.is_none() && p.map_peak_bytes.is_none()));
         let want = [
             ("plateau", 0.0, 4.0, 0),
             ("ramp", 4.0, 8.0, 200),
@@ -174,16 +177,26 @@ mod tests {
     }
 
     #[test]
+    fn no_phase_is_above_the_peak_that_is_known() {
+        let levels = [10, 10, 10, 60, 110, 110, 110, 110];
+        let of = |bound: Option<Bytes>| {
+            let heap = Heap { peak_bytes: Bytes(100 << 20), peak_bound_bytes: bound, ..Heap::default() };
+            phases(&curve(&levels), 8.0, Some(&heap)).iter().filter_map(|p| p.heap_peak_bytes).max().unwrap().0 >> 20
+        };
+        assert_eq!([of(Some(Bytes(0))), of(Some(Bytes(5 << 20))), of(None)], [100, 105, 110]);
+    }
+
+    #[test]
     fn small_and_short_curves_have_none() {
-        assert!(phases(&curve(&[1, 2, 3, 4, 5, 6]), 6.0, true).is_empty());
-        assert!(phases(&curve(&[0, 100, 0, 100]), 0.1, true).is_empty());
-        assert!(phases(&curve(&[0, 100]), 5.0, true).is_empty());
+        assert!(phases(&curve(&[1, 2, 3, 4, 5, 6]), 6.0, Some(&Heap::default())).is_empty());
+        assert!(phases(&curve(&[0, 100, 0, 100]), 0.1, Some(&Heap::default())).is_empty());
+        assert!(phases(&curve(&[0, 100]), 5.0, Some(&Heap::default())).is_empty());
     }
 
     #[test]
     fn a_peak_that_no_sample_saw_is_told_apart() {
         let levels = [10, 10, 10, 60, 110, 110, 110, 110];
-        let phases = phases(&curve(&levels), 8.0, true);
+        let phases = phases(&curve(&levels), 8.0, Some(&Heap::default()));
         let heap = |mib: u64| Heap { peak_bytes: Bytes(mib << 20), peak_at_s: Some(1.5), ..Heap::default() };
         let resident = |mib: u64| Rss { hwm_bytes: Some(Bytes(mib << 20)), ..Rss::default() };
         let found = short_peaks(&phases, &heap(900), &resident(2000), true);

@@ -111,9 +111,10 @@ pub fn heap(image: &ImageEnd, mode: Mode, options: &Options) -> Heap {
     heap
 }
 
-/// Whether an event is missing, or a block is live for ever as its end was not known as its own.
-fn is_uncertain(image: &ImageEnd, mode: Mode) -> bool {
-    events(image, mode).lost > 0 || image.counts.broken > 0
+/// Whether an event is missing where every call was to be one, or a block is live for ever as its end was not known as its own.
+pub fn is_uncertain(image: &ImageEnd, mode: Mode) -> bool {
+    let lost = if mode == Mode::Full { events(image, mode).lost } else { declared_lost(image) };
+    lost > 0 || image.counts.broken > 0
 }
 
 /// Blocks that are live of `inherited` ones and those since.
@@ -137,6 +138,16 @@ fn full(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
     let leaked = image.kinds.used().map(|k| Bytes((k.allocs - k.frees.min(k.allocs)).saturating_mul(k.size))).sum();
     heap.leaked_bytes = Some(leaked);
     heap.usable = Usable { live_bytes: Bytes::of_balance(usable.live), peak_bytes: Bytes::of_balance(usable.peak) };
+}
+
+/// Of a run that was lowered from full mode: its peak, where that was before.
+fn peak_before(image: &ImageEnd) -> Option<Peak> {
+    let of_events = image.heap.requested;
+    let since = image.counts.upper_since.filter(|_| image.seen.full_before)?;
+    // Where writing ended, what one thread did last may be in the trace, and what another did not.
+    let whole = image.heap.lanes < 2 || image.seen.lowered.iter().all(|l| l.mode == "fast");
+    let is_later = since > of_events.peak.saturating_add(of_events.bound);
+    (whole && !is_later && !is_uncertain(image, Mode::Fast)).then_some(of_events)
 }
 
 /// Fast mode knows usable sizes: of each lane at each `calls` line, and its highest since the one before.
@@ -165,6 +176,11 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
         .and_then(|blocks| slack(image, blocks, recorded.peak.saturating_add(recorded.bound), counts.lower))
         .map(|slack| counts.lower.saturating_sub_unsigned(slack.0).max(of_events))
         .map(|least| Bytes::of_balance((upper - peak).max(peak - least)));
+    if let Some(exact) = peak_before(image) {
+        heap.peak_bytes = Bytes::of_balance(exact.peak);
+        heap.peak_bound_bytes = Some(Bytes::of_balance(exact.bound));
+        heap.peak_at_s = Some(Nanos(exact.at).seconds_since(start));
+    }
     heap.live_bound_bytes = slack(image, counts.blocks, recorded.live, counts.lanes_live());
     // Which of a forked child's frees were of blocks that it inherited is not told.
     if inherited == 0 {

@@ -38,6 +38,15 @@ pub fn complete(image: &ImageEnd, phases: &mut [Phase], names: &Names, table: &m
 
 /// Whether anything is known of a phase's sites.
 fn knows(image: &ImageEnd, phase: &Phase) -> bool {
+    image.tells_ends(on_the_clock(image, phase.begin_s), on_the_clock(image, phase.end_s)) && has_sites(image, phase)
+}
+
+/// Of seconds since the start, the trace's time.
+fn on_the_clock(image: &ImageEnd, s: f64) -> u64 {
+    image.header.mono_ns.saturating_add((s.max(0.0) * 1e9) as u64)
+}
+
+fn has_sites(image: &ImageEnd, phase: &Phase) -> bool {
     match phase.source {
         "auto" => phase.name == "ramp",
         _ => !is_of_process(phase) || image.phases.paths.iter().zip(0u32..).any(|(p, at)| is(p, phase) && has(image, at)),
@@ -55,7 +64,7 @@ fn has(image: &ImageEnd, path: u32) -> bool {
 /// What each site held of a phase: left, and needed meanwhile.
 pub fn balances(image: &ImageEnd, phase: &Phase) -> [Vec<(u32, Balance)>; 2] {
     if phase.source == "auto" {
-        let t = |s: f64| image.header.mono_ns.saturating_add((s.max(0.0) * 1e9) as u64);
+        let t = |s: f64| on_the_clock(image, s);
         let (from, to) = phase.sampled.unwrap_or((phase.begin_s, phase.end_s));
         let grown = image.heap.sites.as_ref().map(|ends| ends.curve.grown(t(from), t(to), &ends.held));
         return [grown.unwrap_or_default(), Vec::new()];

@@ -71,18 +71,45 @@ struct HeapOf {
     peak: i64,
     lower: i64,
     upper: i64,
-    /// How far off begin and end can be together; `None`: not known.
+    /// How far off begin and end can be together; `None`: not known, nor is `lower`.
     edges_off: Option<i64>,
 }
 
-/// `slack`: what a figure is wrong by without any order of events; `whole`: what events add up to was live.
-fn heap_of(p: &PhasesEnd, mode: Mode, i: &Instance, slack: Option<Bytes>, whole: bool) -> HeapOf {
-    if mode == Mode::Full
-        && let Some(HeapOver { begin, end, most, bounds }) = p.heap.of(i)
-    {
-        // A thread alone has its events in their order.
-        let exact = slack == Some(Bytes(0));
-        let Some([least, possible]) = bounds.filter(|_| !exact) else {
+/// What is known of an image's heap as a whole.
+struct Known {
+    /// Every call before is an event of the trace.
+    exact_until: u64,
+    /// Of one thread alone, which has its events in their order.
+    alone: bool,
+    /// By how much usable sizes exceed what was asked for, where those are what is known; `None`: by no known number.
+    slack: Option<i64>,
+    /// What the blocks that are events add up to was live.
+    whole: bool,
+    /// Events are missing where every call was to be one: figures of those have no bound.
+    lacking: bool,
+}
+
+impl Known {
+    fn of(image: &ImageEnd, mode: Mode) -> Known {
+        let slack = heap::slack_at_most(image).map(|slack| i64::try_from(slack.0).unwrap_or(i64::MAX));
+        let alone = image.heap.lanes.max(image.counts.lanes.len()) < 2;
+        // Of a full trace that lacks many events the counts say more.
+        let by_counts = mode == Mode::Fast && image.header.mode == "full";
+        Known {
+            exact_until: if by_counts { 0 } else { image.exact_until() },
+            alone,
+            slack,
+            whole: heap::events_are_live_blocks(image),
+            lacking: heap::is_uncertain(image, mode),
+        }
+    }
+}
+
+fn heap_of(p: &PhasesEnd, i: &Instance, known: &Known) -> HeapOf {
+    let is_exact = p.edges.get(i.end as usize).is_some_and(|end| end.t < known.exact_until);
+    if let Some(HeapOver { begin, end, most, bounds }) = p.heap.of(i).filter(|_| is_exact) {
+        let Some([least, possible]) = bounds.filter(|_| !known.alone) else {
+            let exact = known.alone && !known.lacking;
             return HeapOf { begin, end, peak: most, lower: most, upper: most, edges_off: exact.then_some(0) };
         };
         let off = |of: i64, at: usize| (possible[at] - of).max(of - least[at]).max(0);
@@ -93,7 +120,7 @@ fn heap_of(p: &PhasesEnd, mode: Mode, i: &Instance, slack: Option<Bytes>, whole:
             peak,
             lower: least[2],
             upper: possible[2],
-            edges_off: Some(off(begin, 0).saturating_add(off(end, 1))),
+            edges_off: (!known.lacking).then(|| off(begin, 0).saturating_add(off(end, 1))),
         };
     }
     let live = |edge: u32| p.edges.get(edge as usize).and_then(|e| e.live).unwrap_or_else(|| p.at(Metric::HeapLower, edge));
@@ -102,11 +129,11 @@ fn heap_of(p: &PhasesEnd, mode: Mode, i: &Instance, slack: Option<Bytes>, whole:
     // where the end was not, the highest of the last may be told after it.
     let after = if p.is_noted(Metric::HeapUpper, i.end) { None } else { p.next(Metric::HeapUpper, i.end) };
     // Blocks that are events were there, whatever the counts say.
-    let of_events = p.heap.of(i).filter(|_| whole).and_then(|h| h.bounds).map_or(end, |[least, _]| least[2]);
+    let of_events = p.heap.of(i).filter(|_| known.whole).and_then(|h| h.bounds).map_or(end, |[least, _]| least[2]);
     let lower = p.surely(Metric::HeapLower, i).unwrap_or(end).max(begin).max(end).max(of_events);
     let upper = p.most(Metric::HeapUpper, i).max(after.unwrap_or(lower)).max(lower);
-    let edges_off = slack.map(|slack| i64::try_from(slack.0).unwrap_or(i64::MAX));
-    HeapOf { begin, end, peak: lower + (upper - lower) / 2, lower, upper, edges_off }
+    let peak = lower + (upper - lower) / 2;
+    HeapOf { begin, end, peak, lower: lower.saturating_sub(known.slack.unwrap_or(0)), upper, edges_off: known.slack }
 }
 
 /// The sum of a quantity over all times, where each is known.
@@ -127,28 +154,23 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     let start = Nanos(image.header.mono_ns);
     let t = |edge: u32| Nanos(p.edges.get(edge as usize).map_or(0, |e| e.t));
     let wall = |i: &Instance| (t(i.end) - t(i.begin)).seconds();
-    // What a figure of the process is wrong by without any order of events: nothing where each is one, and one thread's alone.
-    let slack = match mode {
-        Mode::Full => (image.heap.lanes.max(image.counts.lanes.len()) < 2).then_some(Bytes(0)),
-        _ => heap::slack_at_most(image),
-    };
-    let whole = heap::events_are_live_blocks(image);
-    let heaps: Vec<HeapOf> = times.iter().map(|i| heap_of(p, mode, i, slack, whole)).collect();
+    let known = Known::of(image, mode);
+    let heaps: Vec<HeapOf> = times.iter().map(|i| heap_of(p, i, &known)).collect();
     let highest = heaps.iter().zip(times).max_by_key(|(h, _)| h.peak);
     let peak_time = highest.map_or((0.0, 0.0), |(_, i)| (t(i.begin).seconds_since(start), t(i.end).seconds_since(start)));
     let highest = highest.map(|(h, _)| h);
     let peak = highest.map_or(0, |h| h.peak);
     let bound = heaps.iter().map(|h| h.upper).max().unwrap_or(0).saturating_sub(peak).max(highest.map_or(0, |h| peak - h.lower));
-    let edges_off = heaps.iter().try_fold(0i64, |sum, h| Some(sum.saturating_add(h.edges_off?)));
     // What other threads do with small blocks has no time of its own: the windows that it lies in say how far off a figure can be.
-    let slack = if mode == Mode::Full { edges_off.map(|_| Bytes(0)) } else { slack };
+    let edges_off = heaps.iter().try_fold(0i64, |sum, h| Some(sum.saturating_add(h.edges_off?)));
     // Of edges from outside only the time is known: what was live then is not known to the byte.
-    let known = |edge: u32| p.edges.get(edge as usize).is_some_and(|e| e.live.is_some());
+    let is_known = |edge: u32| p.edges.get(edge as usize).is_some_and(|e| e.live.is_some());
     // Of the process's own there are ends that are the process's.
     let own = source == SOURCES[Source::Process as usize];
-    let slack = slack.filter(|_| times.iter().all(|i| known(i.begin) && (known(i.end) || !i.ended || own)));
+    let edges_off = edges_off.filter(|_| times.iter().all(|i| is_known(i.begin) && (is_known(i.end) || !i.ended || own)));
     // Where a script begins the block that tells of it is taken out of the counts, and with it what was highest just before.
-    let slack = slack.filter(|_| !(own && mode == Mode::Fast && path == ["imports"]));
+    let by_counts = mode == Mode::Fast && times.iter().any(|i| t(i.end).0 >= known.exact_until);
+    let edges_off = edges_off.filter(|_| !(own && by_counts && path == ["imports"]));
     let most = |metric: Metric| times.iter().map(|i| p.most(metric, i)).max().unwrap_or(0);
     let change = |metric: Metric| times.iter().fold(0i64, |sum, i| sum.saturating_add(p.at(metric, i.end) - p.at(metric, i.begin)));
     let moved = |metric: Metric| Bytes::of_balance(change(metric));
@@ -191,11 +213,11 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         latency: latency(all.iter().map(|s| s.wall_s).collect()),
         heap_begin_bytes: inside.then(|| Bytes::of_balance(heaps.first().map_or(0, |h| h.begin))),
         heap_peak_bytes: inside.then(|| Bytes::of_balance(peak)),
-        heap_peak_bound_bytes: slack.filter(|_| known_heap).map(|slack| Bytes::of_balance(bound) + slack),
+        heap_peak_bound_bytes: edges_off.filter(|_| known_heap).map(|_| Bytes::of_balance(bound)),
         peak_begin_s: peak_time.0,
         peak_end_s: peak_time.1,
         heap_persistent_bytes: inside.then(|| heaps.iter().fold(0i64, |sum, h| sum.saturating_add(h.end.saturating_sub(h.begin)))),
-        heap_persistent_bound_bytes: slack.and(edges_off).filter(|_| known_heap).map(Bytes::of_balance),
+        heap_persistent_bound_bytes: edges_off.filter(|_| known_heap).map(Bytes::of_balance),
         heap_transient_bytes: inside
             .then(|| heaps.iter().map(|h| Bytes::of_balance(h.peak - h.begin.max(h.end))).max().unwrap_or_default()),
         rss_peak_bytes: rss.map(Bytes::of_balance),

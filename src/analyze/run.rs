@@ -53,15 +53,15 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     let samples = samples(&image, inside);
     let wall_s = seen.last_t.seconds_since(Nanos(h.mono_ns));
     let own = phases.split_off(phases.partition_point(|p| !phases::is_of_process(p)));
+    let heap = heap::heap(&image, mode, options);
     if phases.is_empty() {
-        phases = auto::phases(&samples, wall_s, inside);
+        phases = auto::phases(&samples, wall_s, inside.then_some(&heap));
         gpu::phases::curve(&image, &mut phases);
     }
     let artifacts = artifacts::artifacts(&image, &phases);
     phases.extend(own);
     left::complete(&image, &mut phases, names, frames, options);
     let sites = sites::sites(&image, &phases, names, frames, options);
-    let heap = heap::heap(&image, mode, options);
     let rss = rss::rss(&image, &maps, inside, &end);
     let told: Vec<_> = phases.iter().filter(|p| !phases::is_of_process(p)).cloned().collect();
     let short_peaks = auto::short_peaks(&told, &heap, &rss, inside);

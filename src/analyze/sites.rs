@@ -9,6 +9,7 @@ use super::report::{Frame, Listed, Missing, OWNERS_SHOWN, Owner, Phase, SITES_SH
 use super::sources::{self, Memory};
 use super::stacks::{FrameTable, Names, Stack};
 use super::views::{self, Measure};
+use crate::figures::seconds;
 use crate::model::image::ImageEnd;
 use crate::model::kinds::{AGES, Kind};
 use crate::model::sites::{Instant, SitesEnd};
@@ -138,7 +139,12 @@ pub fn sites(image: &ImageEnd, phases: &[Phase], names: &Names, table: &mut Fram
             answer.sums.sites = found;
             answer.sums.at_s = Nanos(at).seconds_since(Nanos(image.header.mono_ns));
             answer.sums.instant = said(instant, Nanos(image.header.mono_ns));
+            if instant == Instant::Peak && image.seen.full_before {
+                let exact = Nanos(image.exact_until()).seconds_since(Nanos(image.header.mono_ns));
+                answer.sums.instant = format!("the peak of the first {}", seconds(exact));
+            }
             answer.sums.problems.extend(beyond(image, instant));
+            answer.sums.problems.extend(untold(image, instant));
             if let Some(phase) = of {
                 (answer.sums.instant, answer.sums.at_s) = (left::said(phase), phase.end_s);
             }
@@ -178,6 +184,23 @@ fn beyond(image: &ImageEnd, instant: Instant) -> Option<Missing> {
     let lasted = Nanos(end).seconds_since(Nanos(start));
     let why = format!("the run ended at {lasted:.3} s; what is said is what was live then");
     Some(Missing { what: format!("call sites at {asked:.3} s"), count: 1, why })
+}
+
+/// Where recording was lowered: which blocks from before were live later is not known.
+fn untold(image: &ImageEnd, instant: Instant) -> Option<Missing> {
+    let (start, until) = (Nanos(image.header.mono_ns), image.told_until());
+    let s = |t: u64| Nanos(t).seconds_since(start);
+    let what = match instant {
+        _ if until == u64::MAX => return None,
+        Instant::At(t) | Instant::PeakWithin(t, _) if t >= until => format!("call sites at {:.3} s", s(t)),
+        Instant::PeakWithin(_, to) if to >= until => format!("call sites from {:.3} s on", s(until)),
+        _ => "call sites of what is live at the end".to_owned(),
+    };
+    let why = format!(
+        "recording was lowered at {:.3} s: of blocks from before nobody knows when they were freed, and they are left out",
+        s(until)
+    );
+    Some(Missing { what, count: 1, why })
 }
 
 /// What a thread is called, and the most that it allocated more than it freed.

@@ -1,6 +1,6 @@
 //! The exact counts of an image, from its `calls` lines; in fast mode also the bounds of its peak.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::heap::LANE_MAX;
 use crate::trace::glance::Seen;
@@ -40,6 +40,10 @@ pub struct Counts {
     pub lower_at: u64,
     /// … and at most this.
     pub upper: i64,
+    /// Of the last lines: when, and how much was live at most since the line before.
+    recent: VecDeque<(u64, i64)>,
+    /// How much was live at most since recording was lowered; `None`: it was not, or that is not known.
+    pub upper_since: Option<i64>,
     /// Blocks that were live when it was `lower`; `None` where the trace does not say.
     pub lower_blocks: Option<i64>,
     /// Most blocks live where a lane's bytes were highest, or at a line.
@@ -54,6 +58,8 @@ pub struct Counts {
 const FN_MAX: usize = 256;
 /// So are balances beyond: no machine has so much memory, and the sum of all lanes' stays a number.
 const BALANCE_MAX: i64 = 1 << 48;
+/// Lines remembered.
+const RECENT: usize = 64;
 /// And counts of a function or a lane, likewise.
 const COUNT_MAX: u64 = 1 << 55;
 const LANE_COUNT_MAX: u64 = 1 << 48;
@@ -123,7 +129,13 @@ impl Counts {
         if line.lanes.len() > 1 {
             (exact, exact_blocks) = (self.level, Some(self.blocks_level));
         }
-        self.upper = self.upper.max(upper + self.inherited);
+        let upper = upper + self.inherited;
+        self.upper = self.upper.max(upper);
+        self.upper_since = self.upper_since.map(|since| since.max(upper));
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((line.t, upper));
         self.most_blocks = self.most_blocks.max(exact_blocks.unwrap_or(0).max(self.blocks_level) + self.inherited_blocks);
         for (level, blocks) in [(self.level, Some(self.blocks_level)), (exact, exact_blocks)] {
             if level + self.inherited > self.lower {
@@ -134,7 +146,20 @@ impl Counts {
         // Of many lanes not each line has the rows.
         self.saw(line.live, Some(line.blocks), line.t);
         let of_lanes = |of: fn(&LaneCount) -> u64| self.lanes.values().map(of).fold(0, u64::saturating_add);
-        Seen { live: self.level, sure: exact.max(self.level), most: upper, allocs: of_lanes(|l| l.allocs), bytes: of_lanes(|l| l.bytes) }
+        Seen {
+            live: self.level,
+            sure: exact.max(self.level),
+            most: upper - self.inherited,
+            allocs: of_lanes(|l| l.allocs),
+            bytes: of_lanes(|l| l.bytes),
+        }
+    }
+
+    /// Until `t` every call is an event, and not from there on. The next line tells of a stretch that began before.
+    pub fn lowered(&mut self, t: u64) {
+        let told = self.recent.len() < RECENT || self.recent.front().is_some_and(|(first, _)| *first <= t);
+        let later = self.recent.iter().filter(|(of, _)| *of > t).map(|(_, upper)| *upper);
+        self.upper_since = told.then(|| later.fold(self.lanes_live(), i64::max));
     }
 
     /// So much was live when a snapshot was taken, which can be between two lines.
@@ -144,6 +169,7 @@ impl Counts {
             (self.lower, self.lower_at) = (live, t);
             self.lower_blocks = blocks.map(|b| held(b) + self.inherited_blocks);
             self.upper = self.upper.max(live);
+            self.upper_since = self.upper_since.map(|since| since.max(live));
         }
     }
 

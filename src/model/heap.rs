@@ -188,6 +188,14 @@ impl Heap {
         }
     }
 
+    /// Recording is lowered at `t`.
+    pub fn lower(&mut self, t: u64) {
+        if self.exact {
+            self.requested.end_at(t);
+        }
+        self.sites.iter_mut().for_each(|book| book.lower(t));
+    }
+
     /// Adds rows to the dictionary; the number of rows that can't be.
     pub fn define(&mut self, line: &Kinds) -> u64 {
         let mut bad = 0;

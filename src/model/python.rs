@@ -73,9 +73,10 @@ impl PythonHeap {
         }
     }
 
-    /// From here on not every block is an event.
-    pub fn lower(&mut self) {
+    /// From `t` on not every block is an event, or none is.
+    pub fn lower(&mut self, t: u64) {
         self.full = false;
+        self.heap.lower(t);
     }
 
     /// The lines are all read.

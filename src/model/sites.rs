@@ -118,6 +118,10 @@ pub struct SiteBook {
     ceilings: Ceilings,
     /// Steps of samples for which no ceiling has been told yet.
     waiting: Waiting,
+    /// When recording is lowered, of what has not been come to.
+    lowered: VecDeque<u64>,
+    /// What sites held where it was lowered last, and their peaks before. From there on levels mean nothing.
+    before: Option<Vec<(Balance, i64)>>,
     /// What sites held over time.
     pub curve: Curve,
 }
@@ -154,7 +158,25 @@ impl SiteBook {
             certain: 0,
             ceilings,
             waiting: Waiting::default(),
+            lowered: VecDeque::new(),
+            before: None,
             curve: Curve::default(),
+        }
+    }
+
+    /// Recording is lowered at `t`: of blocks from before nobody knows when they end.
+    pub fn lower(&mut self, t: u64) {
+        self.lowered.push_back(t);
+    }
+
+    /// What is held from now on is beyond what is held now.
+    fn forget_ends(&mut self) {
+        let before = self.before.get_or_insert_default();
+        before.resize(self.held.len(), Default::default());
+        for (before, held) in before.iter_mut().zip(&mut self.held) {
+            let since = held.peak.saturating_sub(before.0.bytes);
+            *before = (held.now, before.1.max(since));
+            held.peak = held.now.bytes;
         }
     }
 
@@ -202,6 +224,13 @@ impl SiteBook {
         if self.held.len() < sites.count {
             self.held.resize(sites.count, Held::default());
         }
+        while self.lowered.front().is_some_and(|t| *t <= steps.t0) {
+            self.lowered.pop_front();
+            self.forget_ends();
+        }
+        if self.before.is_some() {
+            return self.play_on(steps, kinds);
+        }
         self.curve.reach(steps.t1);
         if matches!(self.instant, Instant::At(_) | Instant::PeakOf(_)) {
             self.reach(steps.t0, None);
@@ -233,6 +262,11 @@ impl SiteBook {
                 self.look(t);
             }
         }
+    }
+
+    /// What is held changes, and no level is looked at.
+    fn play_on(&mut self, steps: &Steps, kinds: &KindTable) {
+        steps.got.iter().zip(steps.ended).for_each(|(&got, &ended)| _ = self.change(got, ended, kinds));
     }
 
     /// Goes on to a time: the level is what it was for as long. `within`: where the peak is looked for. What was told last holds from then on.
@@ -352,6 +386,19 @@ impl SiteBook {
         sum
     }
 
+    /// Leaves of what is held now what came since recording was lowered.
+    fn keep_since(&mut self, before: &[(Balance, i64)]) {
+        for (at, held) in self.held.iter_mut().enumerate() {
+            let (of, peak) = before.get(at).copied().unwrap_or_default();
+            held.peak = peak.max(held.peak.saturating_sub(of.bytes));
+            held.now = held.now.less(of);
+            // Of what was there before an end may have been told all the same.
+            if held.now.bytes < 0 || held.now.blocks < 0.0 {
+                held.now = Balance::default();
+            }
+        }
+    }
+
     /// What all sites held; `then` is final. With the peak's instant and bytes.
     pub fn finish(mut self, by_thread: Option<ThreadSites>) -> SitesEnd {
         match self.instant {
@@ -369,6 +416,10 @@ impl SiteBook {
             if held.seen != self.instants {
                 held.then = held.now;
             }
+        }
+        std::mem::take(&mut self.lowered).iter().for_each(|_| self.forget_ends());
+        if let Some(before) = self.before.take() {
+            self.keep_since(&before);
         }
         let SiteBook { held, peak, peak_at, instant, curve, .. } = self;
         SitesEnd { held, peak, peak_at, instant, beyond, by_thread, curve }

@@ -92,6 +92,8 @@ pub struct Sweep {
     tick: u64,
     /// Swept up to there.
     now: u64,
+    /// From there on levels mean nothing.
+    until: u64,
     edges: edges::Edges,
 }
 
@@ -114,8 +116,14 @@ impl Sweep {
             ends: VecDeque::new(),
             tick,
             now: 0,
+            until: u64::MAX,
             edges: edges::Edges::new(base),
         }
+    }
+
+    /// What is live from `t` on is of no concern.
+    pub fn end_at(&mut self, t: u64) {
+        self.until = self.until.min(t);
     }
 
     /// A window of the group being read.
@@ -243,7 +251,9 @@ impl Sweep {
         self.max = self.max.wrapping_add(most.wrapping_sub(level));
         self.min = self.min.wrapping_add(least.wrapping_sub(level));
         self.closes.push(Reverse((span.t1, span.lane, opening)));
-        self.upper = self.upper.max(self.max);
+        if self.now < self.until {
+            self.upper = self.upper.max(self.max);
+        }
         self.edges.since[1] = self.edges.since[1].max(self.max);
         // What is known at least is known once all windows that begin at this instant are open.
         if self.opens.peek().is_none_or(|Reverse((t0, ..))| *t0 > span.t0) {
@@ -270,7 +280,9 @@ impl Sweep {
         self.edges.closed(t, lane, tick);
         if self.alone == Some(lane) {
             let sure = self.min.wrapping_sub(min).wrapping_add(sure);
-            self.lower = self.lower.max(sure);
+            if self.now < self.until {
+                self.lower = self.lower.max(sure);
+            }
             if edges == self.edges.passed {
                 self.edges.since[0] = self.edges.since[0].max(sure);
             }
@@ -281,8 +293,10 @@ impl Sweep {
     }
 
     fn note(&mut self) {
-        self.upper = self.upper.max(self.max);
-        self.lower = self.lower.max(self.min);
+        if self.now < self.until {
+            self.upper = self.upper.max(self.max);
+            self.lower = self.lower.max(self.min);
+        }
         let [sure, possible] = self.edges.since;
         self.edges.since = [sure.max(self.min), possible.max(self.max)];
     }

@@ -42,6 +42,8 @@ pub struct Track {
     levels: Vec<i64>,
     /// `None` for a metric whose bound nobody asks for.
     sweep: Option<Sweep>,
+    /// From there on levels mean nothing.
+    until: u64,
     /// The most since the last edge; `None` before the first.
     since: Option<i64>,
     /// What was found at edges.
@@ -68,9 +70,16 @@ impl Track {
             peak_at: 0,
             levels: Vec::new(),
             sweep: tick.map(|tick| Sweep::new(base, tick)),
+            until: u64::MAX,
             since: None,
             found: Vec::new(),
         }
+    }
+
+    /// What is live from `t` on is no peak: not every block is an event there.
+    pub fn end_at(&mut self, t: u64) {
+        self.until = self.until.min(t);
+        self.sweep.iter_mut().for_each(|sweep| sweep.end_at(t));
     }
 
     /// Level of a lane.
@@ -161,7 +170,7 @@ impl Track {
                     (top, at) = (level, i);
                 }
             }
-            if top > self.peak {
+            if top > self.peak && run.t0 < self.until {
                 self.peak = top;
                 let n = run.steps.len().max(1) as u64;
                 self.peak_at = run.t0 + ((run.t1 - run.t0) as u128 * at as u128 / n as u128) as u64;

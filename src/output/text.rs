@@ -176,8 +176,11 @@ impl Page {
         self.block("", table.lines_within(room).iter().map(|l| super::table::cut(l, room)));
     }
 
+    /// An empty line between two sections, whichever asks for it.
     fn gap(&mut self) {
-        self.lines.push(String::new());
+        if self.lines.last().is_some_and(|line| !line.is_empty()) {
+            self.lines.push(String::new());
+        }
     }
 
     fn next(&mut self, command: String) {

@@ -57,6 +57,16 @@ pub struct Lowered {
     /// Of the write that failed, where that was why; else the trace reached its cap.
     #[serde(default)]
     pub errno: Option<i32>,
+    /// Where what was read since could not be written: every event before is in the trace.
+    #[serde(default)]
+    pub whole: Option<u64>,
+}
+
+impl Lowered {
+    /// What was recorded before is in the trace.
+    pub fn told_until(&self) -> u64 {
+        if self.mode == "fast" { self.t } else { self.whole.unwrap_or(0) }
+    }
 }
 
 /// A string, or its bytes where they are not UTF-8 (`{"hex":…}`); such bytes are shown replaced.

@@ -76,10 +76,10 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
     let Owner { pid, start_ticks, exec } = spool.owner;
     push_line(&mut lines, format_args!(r#"{{"type":"process","pid":{pid},"start_ticks":{start_ticks},"exec":{exec}}}"#));
     if spool.trouble != 0 {
-        let (t, errno) = (spool.trouble_ns, spool.trouble as i32);
+        let (t, errno, whole) = (spool.trouble_ns, spool.trouble as i32, spool.whole_ns);
         let why = format!("the trace could not be written any more: {}", io::Error::from_raw_os_error(errno));
         let why = serde_json::Value::from(why);
-        push_line(&mut lines, format_args!(r#"{{"type":"mode","t":{t},"mode":"count","why":{why},"errno":{errno}}}"#));
+        push_line(&mut lines, format_args!(r#"{{"type":"mode","t":{t},"mode":"count","why":{why},"errno":{errno},"whole":{whole}}}"#));
     }
     lines.extend(kinds.lines());
     lines.extend(spool.side.iter().take(spool.side.iter().rposition(|c| *c == b'\n').map_or(0, |at| at + 1)));
@@ -102,8 +102,10 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
         let (n, calls) = (w.lane.lost, w.lane.counts.iter().fold(0u64, |sum, c| sum.saturating_add(c[0])));
         let why = crowded(w.number);
         push_line(&mut lines, format_args!(r#"{{"type":"lost","t":{end},"lane":{},"n":{n},"why":"{why}"}}"#, w.number));
-        let what = format!("{why}: {calls} calls are in the totals only");
-        push_line(&mut lines, format_args!(r#"{{"type":"note","t":{end},"what":"{what}"}}"#));
+        if calls > 0 {
+            let what = format!("{why}: {calls} calls are in the totals only");
+            push_line(&mut lines, format_args!(r#"{{"type":"note","t":{end},"what":"{what}"}}"#));
+        }
     }
     if let Some((how, code, t)) = spool.end {
         let code = code.map_or("null".to_owned(), |c| c.to_string());

@@ -60,6 +60,8 @@ pub struct Spool {
     pub crowd: Option<u32>,
     /// When that was.
     pub trouble_ns: u64,
+    /// Every event before is in the trace.
+    pub whole_ns: u64,
     /// How, with which code and when it ended, where it could not write that itself.
     pub end: Option<(&'static str, Option<i32>, u64)>,
     /// Lines taken over but not written, some of which the trace may hold.
@@ -170,6 +172,7 @@ impl Spool {
             killer: h.u32(offset_of!(Header, killer)).checked_sub(1).map(|k| (k >> 1, k & 1)),
             killed: killed_of(&h),
             trouble_ns: h.u64(offset_of!(Header, trouble_ns)),
+            whole_ns: h.u64(offset_of!(Header, whole_ns)),
             crowd: h.u32(offset_of!(Header, crowd)).checked_sub(1),
             end: end_of(&h),
             side: read_at(&file, layout::SIDE_OFF as u64, h.u64(offset_of!(Header, side_len)).min(layout::SIDE_CAP as u64) as usize)?,

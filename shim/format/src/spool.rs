@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 /// First word of a spool ("MEMSPOOL" read as little-endian bytes).
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MEMSPOOL");
 /// Layout version; a reader refuses others.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Offset of the kinds.
 pub const KINDS_OFF: usize = 64 << 10;
 /// Kinds at most; further allocations use the kinds of size −1.
@@ -145,6 +145,8 @@ pub struct Header {
     pub pad: u32,
     /// When [`Header::trouble`] came.
     pub trouble_ns: AtomicU64,
+    /// Every event before is in the trace.
+    pub whole_ns: AtomicU64,
     /// Whose chunk took out the entries of `killed`: its lane << 1 | what `which` was, plus one. They count only while `which` is that.
     pub killer: AtomicU32,
     /// Their number.

@@ -1,7 +1,7 @@
 //! Lines about the recording itself: lowered, ended, exec, end.
 
 use super::{flush_side, live_names, stage, totals};
-use crate::config::{CONFIG, FAST, FULL};
+use crate::config::{CONFIG, COUNT, FAST, FULL};
 use crate::follow::Next;
 use crate::python_alloc;
 use crate::sink::{self, SINK};
@@ -25,8 +25,10 @@ fn crowd() {
         t.str("{\"type\":\"lost\"").field("t", sys::now()).field("lane", i as u64).field("n", lost);
         t.str(",\"why\":\"").str(crowded(i)).str("\"}\n");
     }
-    t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":\"").str(crowded(i)).str(": ").num(calls);
-    t.str(" calls are in the totals only\"}\n");
+    if calls > 0 {
+        t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":\"").str(crowded(i)).str(": ").num(calls);
+        t.str(" calls are in the totals only\"}\n");
+    }
     sink::write(t.as_bytes());
 }
 
@@ -130,11 +132,21 @@ pub fn mode_lowered(mode: u32) {
     t.str("{\"type\":\"mode\"").field("t", sys::now()).str(",\"mode\":\"").str(if mode == FAST { "fast" } else { "count" });
     t.str("\",\"why\":\"the trace reached ").str(if mode == FAST { "three quarters of " } else { "" }).str("MEMSHIM_MAX\"");
     // SAFETY: settings are read-only.
-    t.field("max", unsafe { CONFIG.max }).str("}\n");
+    t.field("max", unsafe { CONFIG.max });
+    if mode == COUNT {
+        t.field("whole", whole());
+    }
+    t.str("}\n");
     sink::write(t.as_bytes());
+}
+
+/// Until when every event is in the trace, where what was read since cannot be written.
+fn whole() -> u64 {
+    // SAFETY: the header is there once anything is recorded.
+    unsafe { (*spool::header()).whole_ns.load(Relaxed) }
 }
 
 /// Writes the line that says that recording was lowered to totals, because the trace could not be written.
 pub fn writing_ended(errno: i32) {
-    super::mode("count", &["the trace could not be written any more: ", sink::reason(errno)], errno);
+    super::mode("count", &["the trace could not be written any more: ", sink::reason(errno)], errno, Some(whole()));
 }

@@ -21,6 +21,8 @@ pub fn flush_group() {
         let mut t = stage();
         let mut staged_from = 0;
         let mut any = false;
+        let mut good = sink::is_writing();
+        let read_all = drain::read_all();
         let now = sys::now();
         for i in 0..LANES.load(Acquire) {
             let lane = spool::lane(i);
@@ -29,16 +31,20 @@ pub fn flush_group() {
                 continue;
             }
             if t.room() < LANE + 1024 {
-                written(&mut t, staged_from, i);
+                good &= written(&mut t, staged_from, i);
                 staged_from = i;
             }
             batch(&mut t, group, i, lane, c, now);
             any = true;
         }
         if any {
-            written(&mut t, staged_from, LANES.load(Acquire));
+            good &= written(&mut t, staged_from, LANES.load(Acquire));
             (*h).group.store(group + 1, Release);
         }
+        if good {
+            (*h).whole_ns.store(read_all, Relaxed);
+        }
+        sink::lower_near_cap();
     }
 }
 
@@ -58,8 +64,8 @@ unsafe fn pending_nodes() {
     }
 }
 
-/// Writes the staged batches of lanes `from..to` and starts these anew.
-unsafe fn written(t: &mut Text, from: u32, to: u32) {
+/// Writes the staged batches of lanes `from..to` and starts these anew. False: they are not in the trace.
+unsafe fn written(t: &mut Text, from: u32, to: u32) -> bool {
     // What the cap leaves out is no failure, and not recorded.
     let good = sink::is_writing() && sink::write(t.as_bytes()) && sink::is_writing();
     t.clear();
@@ -74,6 +80,7 @@ unsafe fn written(t: &mut Text, from: u32, to: u32) {
         }
         drain::restart_batch(i);
     }
+    good
 }
 
 /// Forgets what is pending: it is of what a cap leaves out, and would stand after a gap.

@@ -115,6 +115,7 @@ pub fn open_child() -> Opened {
         SINK.first = false;
         SINK.written = 0;
         SINK.lowered = 0;
+        SINK.near_cap = false;
         SINK.capped = false;
         SINK.begin = 0;
         SINK.words_at = 0;

@@ -17,7 +17,9 @@ pub(super) unsafe fn keep_cut() {
             return;
         }
         let [latest, _] = SINK.cuts;
-        let here = Cut { at: SINK.written, open: zst::is_open(), recorded: (*spool::header()).recorded.load(Relaxed) };
+        let h = spool::header();
+        let (recorded, whole_ns) = ((*h).recorded.load(Relaxed), (*h).whole_ns.load(Relaxed));
+        let here = Cut { at: SINK.written, open: zst::is_open(), recorded, whole_ns };
         if latest.at < SINK.begin {
             SINK.cuts = [here, here];
         } else if here.at >= latest.at + WORDS {
@@ -40,6 +42,7 @@ pub(super) unsafe fn last_words(errno: i32) {
             return;
         }
         (*spool::header()).recorded.store(cut.recorded, Relaxed);
+        (*spool::header()).whole_ns.store(cut.whole_ns, Relaxed);
         SINK.written = cut.at;
         zst::cut(cut.open);
         say(errno, || {

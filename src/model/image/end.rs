@@ -73,6 +73,24 @@ pub struct ImageEnd {
     pub seen: Ended,
 }
 
+impl ImageEnd {
+    /// Every call before is an event of the trace. 0: not in this mode.
+    pub fn exact_until(&self) -> u64 {
+        let full = self.seen.full_before || self.header.mode == "full";
+        if full { self.told_until() } else { 0 }
+    }
+
+    /// Before recording was lowered: what was recorded is in the trace, and the ends of its blocks are.
+    pub fn told_until(&self) -> u64 {
+        self.seen.lowered.iter().map(Lowered::told_until).min().unwrap_or(u64::MAX)
+    }
+
+    /// Whether it is known which of the recorded blocks of a time ended in it.
+    pub fn tells_ends(&self, from: u64, to: u64) -> bool {
+        to < self.told_until() || self.seen.lowered.iter().all(|l| l.mode == "fast" && from > l.t)
+    }
+}
+
 impl Image {
     /// The lines are all read.
     pub fn finish(mut self) -> ImageEnd {

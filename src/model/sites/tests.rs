@@ -182,3 +182,29 @@ fn a_level_of_samples_lasts_into_the_time_that_allows_it() {
     let end = book.finish(None);
     assert_eq!((end.held[1].then.bytes, end.held[1].peak), (1000, 1000));
 }
+
+/// What is told of ends stops where recording is lowered.
+#[test]
+fn levels_after_recording_was_lowered_are_no_peaks_and_old_blocks_no_leaks() {
+    let (kinds, ids) = kinds();
+    let mut book = SiteBook::new(0, Instant::Peak);
+    let play = |t: u64, got: usize, ended: usize, book: &mut SiteBook| {
+        let id = |site: usize| if site == 0 { 0 } else { ids[site] };
+        let change = 100 * ((got != 0) as i64 - (ended != 0) as i64);
+        let steps = Steps { requested: &[change], got: &[id(got)], ended: &[id(ended)], t0: t, t1: t };
+        book.play(&steps, &kinds, &Numbers { count: 5, by_thread: None }, true);
+    };
+    // Two blocks of site 1 and one of site 2 are live at the peak; one of site 1 is freed.
+    [1, 1, 2].into_iter().for_each(|site| play(10, site, 0, &mut book));
+    play(11, 0, 1, &mut book);
+    book.lower(20);
+    // Of site 3 four come later, more than there ever were, and one goes; of site 2 another.
+    [3, 3, 3, 3, 2].into_iter().for_each(|site| play(30, site, 0, &mut book));
+    play(31, 0, 3, &mut book);
+    let end = book.finish(None);
+    assert_eq!((end.peak, end.peak_at), (300, 10));
+    let of = |f: fn(&Held) -> i64| [1, 2, 3].map(|site| f(&end.held[site]));
+    assert_eq!(of(|h| h.then.bytes), [200, 100, 0], "at the peak");
+    assert_eq!(of(|h| h.now.bytes), [0, 100, 300], "since");
+    assert_eq!(of(|h| h.peak), [200, 100, 400], "their own peaks");
+}

@@ -13,6 +13,7 @@ pub fn all(page: &mut Page, run: &Run) {
     if own.is_empty() {
         return;
     }
+    page.gap();
     for (i, a) in own.iter().take(SHOWN).enumerate() {
         let gain = match (a.gain_bytes, a.gain_s) {
             (Some(bytes), _) => format!(" (up to {} to gain)", iec(bytes.0)),
@@ -21,5 +22,4 @@ pub fn all(page: &mut Page, run: &Run) {
         };
         page.say(if i == 0 { "ADVICE" } else { "" }, format!("{}{gain}: {}", a.what, a.evidence));
     }
-    page.gap();
 }

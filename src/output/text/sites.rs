@@ -28,7 +28,8 @@ pub fn owners(page: &mut Page, run: &Run) {
         e if e > 0.5 => (format!("about {} (± {})", iec(all), iec(e.round() as u64)), " by the samples"),
         _ => (iec(all), ""),
     };
-    page.say("OWNERS", format!("of {about} live at {}{estimate}, by who asked for it{}", instant(run), memory(run)));
+    let own = if sums.memory == "heap" && run.heap.inherited_bytes.0 > 0 { " of its own" } else { "" };
+    page.say("OWNERS", format!("of {about}{own} live at {}{estimate}, by who asked for it{}", instant(run), memory(run)));
     let mut t = Table::with_text_last();
     let worth = |bytes: u64| bytes as f64 > all as f64 * SHARE_SHOWN;
     let shown: Vec<_> = run.owners.iter().take(OWNERS_SHOWN).filter(|o| worth(o.live_at_peak_bytes.0)).collect();
