@@ -16,6 +16,15 @@ promises! {
     jemalloc_stays_in_use: "heap_linked.c".need(Need::Library("libjemalloc.so.2")).built_as("linked-jemalloc", &["-DJEMALLOC", "-l:libjemalloc.so.2"]);
     tcmalloc_stays_in_use: "heap_linked.c".need(Need::Library("libtcmalloc_minimal.so.4")).built_as("linked-tcmalloc", &["-DTCMALLOC", "-l:libtcmalloc_minimal.so.4"]);
     mimalloc_stays_in_use: "heap_linked.c".need(Need::Library("libmimalloc.so.2")).built_as("linked-mimalloc", &["-DMIMALLOC", "-l:libmimalloc.so.2"]);
+    cpp_operators_of_jemalloc_are_counted_once_each: "heap_cpp.cc".need(Need::Library("libjemalloc.so.2")).built_as("cpp-jemalloc", &["-l:libjemalloc.so.2"]);
+    cpp_operators_of_tcmalloc_are_counted_once_each: "heap_cpp.cc".need(Need::Library("libtcmalloc_minimal.so.4")).built_as("cpp-tcmalloc", &["-l:libtcmalloc_minimal.so.4"]);
+    cpp_operators_of_mimalloc_are_counted_once_each: "heap_cpp.cc" ["no-throw"].need(Need::Library("libmimalloc.so.2")).built_as("cpp-mimalloc", &["-l:libmimalloc.so.2"]);
+    cpp_operators_of_a_preloaded_jemalloc_are_counted_once_each: "heap_cpp.cc".preloads("libjemalloc.so.2");
+    cpp_operators_of_a_preloaded_tcmalloc_are_counted_once_each: "heap_cpp.cc".preloads("libtcmalloc_minimal.so.4");
+    cpp_operators_of_a_preloaded_mimalloc_are_counted_once_each: "heap_cpp.cc" ["no-throw"].preloads("libmimalloc.so.2");
+    a_preloaded_jemalloc_serves_threads: "heap_threads.c" ["exchange"].preloads("libjemalloc.so.2");
+    a_preloaded_tcmalloc_serves_threads: "heap_threads.c" ["exchange"].preloads("libtcmalloc_minimal.so.4");
+    a_preloaded_mimalloc_serves_threads: "heap_threads.c" ["exchange"].preloads("libmimalloc.so.2");
     blocks_freed_by_other_threads_are_exact: "heap_threads.c" ["exchange"];
     address_reuse_across_threads_leaves_no_phantom_leaks: "heap_threads.c" ["reuse"].env("MALLOC_ARENA_MAX", "1").env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     of_many_threads_each_keeps_its_own_blocks: "heap_threads.c" ["owners"].env("MALLOC_ARENA_MAX", "1").env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0").limit(120);

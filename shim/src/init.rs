@@ -43,11 +43,24 @@ pub fn is_recording() -> bool {
     PHASE.load(Acquire) == 2
 }
 
+/// Calls of hooks while this process is being set up.
+static HOOKS_CALLED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether what is called here calls hooks, while this process is being set up.
+pub fn calls_hooks(call: impl FnOnce()) -> bool {
+    let before = HOOKS_CALLED.load(Relaxed);
+    call();
+    HOOKS_CALLED.load(Relaxed) != before
+}
+
 /// The cold path of every hook: sets up whatever is missing and returns this thread's [`Hot`], null when nothing is to be recorded.
 #[cold]
 #[inline(never)]
 pub fn enter() -> *mut Hot {
     let phase = PHASE.load(Acquire);
+    if phase == 1 {
+        HOOKS_CALLED.fetch_add(1, Relaxed);
+    }
     // SAFETY: ALIVE is set before phase 2.
     if phase == 1 || phase == 3 || phase == 2 && unsafe { *ALIVE } == 1 && crate::crowd::stays() {
         return core::ptr::null_mut();
@@ -127,6 +140,7 @@ unsafe fn begin() {
         crate::cuda::settle();
         thread_stacks::settle();
         wake_allocator();
+        crate::hooks::cxx::probe();
         config::read();
         if CONFIG.off {
             PHASE.store(3, Release);

@@ -82,6 +82,11 @@ pub fn resolve() {
     }
 }
 
+/// Whether a function is in the object that malloc is in.
+pub fn is_of_allocator(name: &[u8]) -> bool {
+    elf::find_next(b"malloc").zip(elf::find_next(name)).is_some_and(|(m, f)| m.object == f.object)
+}
+
 /// musl's calloc, posix_memalign and memalign call malloc and aligned_alloc by name, which are our hooks: such a call would be counted
 /// twice. Here are the same without.
 unsafe fn settle_musl() {

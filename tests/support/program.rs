@@ -2,7 +2,7 @@
 
 use super::artifacts::{build, fresh_dir, memshim, open_path_to, out_dir, root, shim};
 use super::lossy;
-use super::machine::{Need, lacks, python, skip};
+use super::machine::{Need, find_library, lacks, python, skip};
 use super::session::{Ran, Session};
 use super::truth::{analyze, check_truth, conserved};
 use std::collections::BTreeMap;
@@ -95,6 +95,11 @@ impl Program {
         self.needs.push(need);
         self
     }
+    /// A library by its full soname that is preloaded in all modes, behind memshim's.
+    pub fn preloads(self, soname: &'static str) -> Self {
+        let path = find_library(soname).map(|path| path.display().to_string()).unwrap_or_default();
+        self.need(Need::Library(soname)).env("LD_PRELOAD", &path)
+    }
     /// Another program or library from `source`, built beside this one.
     pub fn with(mut self, source: &'static str, name: &'static str, flags: &[&'static str]) -> Self {
         self.libraries.push((source, name, flags.to_vec()));
@@ -175,6 +180,13 @@ impl Program {
 
     /// The same, with the trace.
     pub fn traced(self, mode: Mode) -> Option<(PathBuf, serde_json::Value)> {
+        let (trace, _) = self.trace_and_truth(mode)?;
+        let text = analyze(&trace).unwrap_or_else(|why| panic!("{}: analyze: {why}", self.test));
+        Some((trace, serde_json::from_str(&text).expect("analyze --json prints JSON")))
+    }
+
+    /// The trace, and the TRUTH lines that it printed.
+    pub fn trace_and_truth(&self, mode: Mode) -> Option<(PathBuf, Vec<u8>)> {
         if lacks(&self.test, &self.needs) {
             return None;
         }
@@ -188,9 +200,7 @@ impl Program {
         let dir = fresh_dir(&self.test);
         let ran = self.run(mode, &dir);
         assert!(ran.status.is_some(), "{}: no end in time", self.test);
-        let trace = self.trace_of(mode, &dir);
-        let text = analyze(&trace).unwrap_or_else(|why| panic!("{}: analyze: {why}", self.test));
-        Some((trace, serde_json::from_str(&text).expect("analyze --json prints JSON")))
+        Some((self.trace_of(mode, &dir), ran.truth()))
     }
 
     fn is_python(&self) -> bool {
@@ -268,7 +278,9 @@ impl Program {
                 command.env("MEMSHIM_MODE", "full");
             }
             Mode::Full | Mode::Fast => {
-                command.env("LD_PRELOAD", shim()).env("MEMSHIM_OUT", &trace).env("MEMSHIM_MODE", mode.name());
+                let theirs = self.env.iter().find(|(key, _)| key == "LD_PRELOAD").map_or("", |(_, value)| value);
+                let preload = format!("{} {theirs}", shim().display());
+                command.env("LD_PRELOAD", preload.trim_end()).env("MEMSHIM_OUT", &trace).env("MEMSHIM_MODE", mode.name());
             }
         }
         Session::start(&mut command, &dir).finish(self.limit)
