@@ -363,3 +363,37 @@ fn blocks_without_room_in_the_table_are_lost_and_do_not_leak() {
     }
     assert!(lacking > 0, "there was room in all of them");
 }
+
+/// What fast mode writes of a program that goes on as it did; most of its time it allocates, as fast as it can.
+#[test]
+fn a_steady_program_writes_a_mebibyte_a_minute() {
+    let test = "a_steady_program_writes_a_mebibyte_a_minute";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    let program = support::build("steady.c", "steady", &["-O1"]);
+    let trace = dir.join("trace.jsonl");
+    let mut command = Command::new(&program);
+    command.arg("9000").env("LD_PRELOAD", support::shim()).env("MEMSHIM_OUT", &trace).stdout(std::process::Stdio::piped());
+    let child = command.spawn().expect("a program");
+    let size = || std::fs::metadata(&trace).map_or(0, |m| m.len());
+    let at = |ms: u64| std::thread::sleep(std::time::Duration::from_millis(ms));
+    at(5000);
+    let (from, begin) = (size(), std::time::Instant::now());
+    at(3000);
+    let (to, seconds) = (size(), begin.elapsed().as_secs_f64());
+    let out = child.wait_with_output().expect("its output");
+    assert!(out.status.success());
+    let said: Vec<f64> = support::lossy(&out.stdout).split_whitespace().map(|n| n.parse().expect("a number")).collect();
+    // Groups are written when they are full: what was written in a time may be of a longer one.
+    assert!((to - from) as f64 / seconds * 60.0 < 1.25 * 1024.0 * 1024.0, "{} bytes in {seconds} s", to - from);
+    let report: Value = serde_json::from_str(&support::analyze(&trace).expect("a report")).expect("JSON");
+    let run = &report["runs"][0];
+    // What samples of several means say of all sizes together is what was counted.
+    let estimated = run["heap"]["sizes_estimated"].as_array().expect("sizes");
+    let sum = |key: &str| estimated.iter().map(|e| e[key].as_f64().expect("a number")).sum::<f64>();
+    let error = estimated.iter().map(|e| e["allocs_stderr"].as_f64().expect("a number").powi(2)).sum::<f64>().sqrt();
+    assert!((sum("allocs") - said[0]).abs() < 4.0 * error && error < said[0] / 20.0, "{} ± {error} of {}", sum("allocs"), said[0]);
+    assert!(sum("samples") > 20_000.0, "{}", sum("samples"));
+}

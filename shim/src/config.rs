@@ -55,6 +55,8 @@ pub struct Config {
     pub interval_ns: u64,
     pub big: usize,
     pub sample: usize,
+    /// It was asked for: samples stay as many as they are.
+    pub sample_given: bool,
     pub max: u64,
     pub follow: bool,
     /// Expanded pattern, zero-terminated; empty: the default.
@@ -87,6 +89,7 @@ pub static mut CONFIG: Config = Config {
     interval_ns: 100_000_000,
     big: 64 << 10,
     sample: 512 << 10,
+    sample_given: false,
     max: 2 << 30,
     follow: true,
     out: [0; 4096],
@@ -269,7 +272,10 @@ unsafe fn setting<'a>(key: Key, value: &'a [u8], from: From, texts: &mut Texts<'
         Key::Big => bytes(value).map_or(Err("a size such as 64KiB"), |v| set(&mut c.big, v.max(1) as usize)),
         Key::Sample => match bytes(value) {
             None | Some(0) => Err("a size of 1 or more, such as 512KiB"),
-            Some(v) => set(&mut c.sample, v as usize),
+            Some(v) => {
+                c.sample_given = true;
+                set(&mut c.sample, v as usize)
+            }
         },
         Key::Max => match bytes(value) {
             None | Some(0) => Err("a size of 1 or more, such as 2GiB"),

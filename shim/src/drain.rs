@@ -28,6 +28,8 @@ use memshim_format::v93;
 use order::Next;
 use ring::{follows, is_idle, next_len, scan};
 
+pub use blocks::samples;
+
 /// Thread that drains, 0 when none does.
 pub static LOCK: AtomicU32 = AtomicU32::new(0);
 

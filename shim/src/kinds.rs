@@ -29,7 +29,7 @@ const CACHE: usize = 4096;
 /// Rows given memory at a time.
 const STEP: u32 = 1024;
 /// Numbers kept for the kinds of size −1: one for each function and set of flags.
-const RAW: u32 = (FNS_MAX * 8) as u32;
+const RAW: u32 = (FNS_MAX * 8) as u32 * 4;
 
 /// Private memory of the index, in bytes.
 pub const PRIVATE: usize = INDEX * 4 + CACHE * size_of::<(u64, u32)>();
@@ -41,12 +41,12 @@ fn hash(k: &Kind) -> u64 {
 }
 
 /// A kind in one word: `v`, an allocation's argument ([`record::op::ALLOC`]), with function and flags in the size's upper bits, which
-/// hardly any size has.
+/// hardly any size has. Those of thinned samples are found by the index.
 #[inline(always)]
 const fn word_of(func: u8, v: u64, flags: u8) -> Option<u64> {
     const FREE: u32 = 32;
     const { assert!(FNS_MAX <= 32) };
-    if v >> FREE & 0xff == 0 { Some(v | ((func << 3 | flags & 7) as u64) << FREE) } else { None }
+    if v >> FREE & 0xff == 0 && flags < 8 { Some(v | ((func << 3 | flags & 7) as u64) << FREE) } else { None }
 }
 
 impl Kinds {

@@ -16,8 +16,8 @@ mod samples;
 
 pub use blocks::{Blocks, Malloc, on_alloc, on_failed, on_free, on_realloc_begin, on_realloc_end, usable};
 pub use ring::{push, push_of_stacks};
-pub use samples::Samples;
 use samples::draw;
+pub use samples::{Samples, THIN};
 
 use crate::callers::{self, Walker};
 use crate::phases::symbol::Track;
@@ -66,6 +66,8 @@ pub struct Hot {
     pub python: *mut Hot,
     /// Open phases of the thread that are Python functions.
     pub functions: u32,
+    /// [`samples::THIN`] when `left` was drawn.
+    pub thin: u32,
     /// Native functions that are phases: which the thread is in. Null before the first.
     pub track: *mut Track,
 }

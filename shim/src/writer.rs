@@ -13,6 +13,7 @@ use crate::sys::{self, sys};
 use crate::{cuda, drain, lane, lines, sink, snapshot};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use memshim_format::record::THIN_MAX;
 
 /// Its thread id while it lives; the kernel zeroes it and wakes waiters when it ends.
 static TID: AtomicU32 = AtomicU32::new(0);
@@ -267,8 +268,34 @@ fn work() -> bool {
         lines::flush_group();
     }
     sink::lower_near_cap();
+    thin_out(now);
     more
 }
+
+/// In fast mode a trace grows by about 1 MiB a minute at most, but for the blocks that are big: a program that allocates without a pause has
+/// fewer samples. The first ones are all there, and so are those that were asked for.
+fn thin_out(now: u64) {
+    const SECOND: u64 = 1_000_000_000;
+    // SAFETY: settings are read-only.
+    if unsafe { CONFIG.mode != FAST || CONFIG.sample_given } || now < LAST_THINNED.load(Relaxed) + SECOND {
+        return;
+    }
+    let all = drain::samples();
+    let span = now - LAST_THINNED.swap(now, Relaxed);
+    let rate = (all - LAST_SAMPLES.swap(all, Relaxed).min(all)).saturating_mul(SECOND) / span.max(1);
+    let thin = lane::THIN.load(Relaxed);
+    if all > SAMPLES_FREE && rate > SAMPLES_A_SECOND {
+        lane::THIN.store((thin + (rate / SAMPLES_A_SECOND).ilog2().max(1)).min(THIN_MAX), Relaxed);
+    } else if rate < SAMPLES_A_SECOND / 4 {
+        lane::THIN.store(thin.saturating_sub(1), Relaxed);
+    }
+}
+
+/// Samples of about 10 bytes each, their frees included, that a trace has room for in a second, and those that come before anybody asks.
+const SAMPLES_A_SECOND: u64 = 1000;
+const SAMPLES_FREE: u64 = 20_000;
+static LAST_THINNED: AtomicU64 = AtomicU64::new(0);
+static LAST_SAMPLES: AtomicU64 = AtomicU64::new(0);
 
 /// Says that the spool is private since an exec. One that succeeds ends this thread long before.
 fn note_failed_exec(shared: bool, now: u64) {

@@ -251,28 +251,43 @@ fn by_function(image: &ImageEnd, mode: Mode) -> BTreeMap<String, Function> {
 /// Exact rows and, in fast mode, estimates of the sizes that only samples tell of.
 fn sizes(image: &ImageEnd, mode: Mode) -> (Vec<[u64; 3]>, Vec<SizeEstimate>) {
     let mut exact = BTreeMap::<u64, [u64; 2]>::new();
-    let mut sampled = BTreeMap::<u64, [u64; 2]>::new();
+    let mut sampled = BTreeMap::<u64, Estimate>::new();
     for k in image.kinds.used() {
-        let rows = if k.sampled() && mode != Mode::Full { &mut sampled } else { &mut exact };
-        let row = rows.entry(k.size).or_default();
-        row[0] += k.allocs;
-        row[1] += k.frees;
+        if k.sampled() && mode != Mode::Full {
+            sampled.entry(k.size).or_default().add(k.weight, k.allocs, k.frees);
+        } else {
+            let row = exact.entry(k.size).or_default();
+            row[0] += k.allocs;
+            row[1] += k.frees;
+        }
     }
-    let estimates = sampled.into_iter().map(|(size, [allocs, frees])| estimate(size, allocs, frees, image.header.sample)).collect();
+    let estimates = sampled.into_iter().map(|(size, e)| e.of_size(size)).collect();
     (exact.into_iter().map(|(size, [allocs, frees])| [size, allocs, frees]).collect(), estimates)
 }
 
-/// A call of `size` bytes is sampled with p = 1 − exp(−size/mean); n samples stand for n/p calls, with variance n(1−p)/p².
-pub fn estimate(size: u64, allocs: u64, frees: u64, mean: u64) -> SizeEstimate {
-    let p = -f64::exp_m1(-(size.max(1) as f64) / mean.max(1) as f64);
-    let stderr = |n: u64| (n as f64 * (1.0 - p)).sqrt() / p;
-    SizeEstimate {
-        size,
-        allocs: allocs as f64 / p,
-        allocs_stderr: stderr(allocs),
-        frees: frees as f64 / p,
-        frees_stderr: stderr(frees),
-        samples: allocs,
+/// Calls by samples, each of which stands for `weight` 1/p of them. A call of `size` bytes is sampled with p = 1 − exp(−size/mean); n samples
+/// stand for n/p calls, with variance n(1−p)/p².
+#[derive(Default)]
+struct Estimate {
+    samples: u64,
+    /// Allocations and frees, and the variances of both.
+    calls: [f64; 2],
+    variances: [f64; 2],
+}
+
+impl Estimate {
+    fn add(&mut self, weight: f64, allocs: u64, frees: u64) {
+        self.samples += allocs;
+        for (at, n) in [allocs, frees].into_iter().enumerate() {
+            self.calls[at] += n as f64 * weight;
+            self.variances[at] += n as f64 * weight * (weight - 1.0);
+        }
+    }
+
+    fn of_size(&self, size: u64) -> SizeEstimate {
+        let [allocs_stderr, frees_stderr] = self.variances.map(f64::sqrt);
+        let [allocs, frees] = self.calls;
+        SizeEstimate { size, allocs, allocs_stderr, frees, frees_stderr, samples: self.samples }
     }
 }
 
@@ -357,10 +372,22 @@ mod tests {
     #[test]
     fn an_estimate_is_unbiased_and_its_error_shrinks_with_size() {
         let mean = 524_288;
-        let e = estimate(65_535, 1000, 900, mean);
+        let of = |size: u64, thinned: &[(u32, u64, u64)]| {
+            let mut e = Estimate::default();
+            let weight = |thin: u32| -1.0 / f64::exp_m1(-(size as f64) / (mean << thin) as f64);
+            thinned.iter().for_each(|(thin, allocs, frees)| e.add(weight(*thin), *allocs, *frees));
+            e.of_size(size)
+        };
+        let e = of(65_535, &[(0, 1000, 900)]);
         let p = 1.0 - (-65_535.0f64 / mean as f64).exp();
-        assert!((e.allocs - 1000.0 / p).abs() < 1e-6);
+        assert!((e.allocs - 1000.0 / p).abs() < 1e-6 && e.samples == 1000);
         assert!(e.allocs_stderr / e.allocs < 0.032);
-        assert!(estimate(16, 1, 0, mean).allocs_stderr > 0.99 * estimate(16, 1, 0, mean).allocs);
+        let one = of(16, &[(0, 1, 0)]);
+        assert!(one.allocs_stderr > 0.99 * one.allocs);
+        // Samples of another mean stand for others; what each part is wrong by adds up in squares.
+        let (thin, both) = (of(65_535, &[(3, 130, 120)]), of(65_535, &[(0, 1000, 900), (3, 130, 120)]));
+        assert!((thin.allocs / 130.0) / (e.allocs / 1000.0) > 7.4, "{thin:?} {e:?}");
+        assert!((both.allocs - e.allocs - thin.allocs).abs() < 1e-6 && both.samples == 1130);
+        assert!((both.frees_stderr.powi(2) - e.frees_stderr.powi(2) - thin.frees_stderr.powi(2)).abs() < 1e-3);
     }
 }

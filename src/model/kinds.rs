@@ -53,6 +53,11 @@ impl Kind {
         self.flags & record::REPLACES as u32 != 0
     }
 
+    /// How often the mean between samples was doubled for it.
+    fn thin(&self) -> u32 {
+        self.flags >> record::THIN_SHIFT & record::THIN_MAX
+    }
+
     /// Chosen by the byte sampler.
     pub fn sampled(&self) -> bool {
         self.flags & record::SAMPLED as u32 != 0
@@ -133,7 +138,8 @@ impl KindTable {
         let slack = if slack > SIZE_MAX { 0 } else { slack };
         let mut kind = Kind { size, usable: size + slack, func, flags, wide, selected, weight: 1.0, ..Kind::default() };
         if kind.sampled() {
-            kind.weight = -1.0 / f64::exp_m1(-(size.max(1) as f64) / self.sample.max(1) as f64);
+            let mean = self.sample.max(1) as f64 * (1u64 << kind.thin()) as f64;
+            kind.weight = -1.0 / f64::exp_m1(-(size.max(1) as f64) / mean);
         }
         kind.heft = if kind.weight == 1.0 { size as i64 } else { (size as f64 * kind.weight).round() as i64 };
         kind

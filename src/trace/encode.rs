@@ -172,7 +172,7 @@ impl LaneLines {
             true => (r.args[0], r.args[1].saturating_sub(r.args[0])),
             false => (r.args[0] & ((1 << 40) - 1), r.args[0] >> 40),
         };
-        let mut flags = (r.arg & 7) as u8;
+        let mut flags = (r.arg & record::KIND_FLAGS) as u8;
         let old = self.realloc.take();
         let replaces = flags as u64 & record::REPLACES != 0;
         // Of a realloc whose old block is no event only the new block is one.

@@ -165,6 +165,12 @@ pub const REPLACES: u64 = 1;
 pub const IN_PLACE: u64 = 2;
 /// Kind flag: chosen by the byte sampler.
 pub const SAMPLED: u64 = 4;
+/// Where the flags of a sampled kind say how thin the samples were: the mean of the bytes between them was doubled so often.
+pub const THIN_SHIFT: u32 = 3;
+/// Most often.
+pub const THIN_MAX: u32 = 15;
+/// Mask of a record's kind flags.
+pub const KIND_FLAGS: u64 = (1 << THIN_SHIFT) - 1 | (THIN_MAX as u64) << THIN_SHIFT;
 
 /// A start word.
 #[inline(always)]

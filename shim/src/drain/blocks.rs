@@ -22,6 +22,15 @@ static mut DEBTS: Shelf = Shelf::new();
 /// the block in the table, the older one; then the younger takes its place.
 static mut YOUNGER: Shelf = Shelf::new();
 
+/// Sampled allocations so far.
+static mut SAMPLES: u64 = 0;
+
+/// Sampled allocations that were read so far. The lock is held.
+pub fn samples() -> u64 {
+    // SAFETY: the lock is held.
+    unsafe { SAMPLES }
+}
+
 /// Addresses freed last (direct mapped). In a forked child a free of an unknown block is a debt only where
 /// the same address was freed shortly before: else it is a block of the parent's, and nothing will settle it.
 static mut RECENT: [u64; 4096] = [0; 4096];
@@ -77,7 +86,7 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
     unsafe {
         let addr3 = place_of(lane, w);
         let arg = record::arg_of(w);
-        let mut flags = (arg & 7) as u8;
+        let mut flags = (arg & record::KIND_FLAGS) as u8;
         let v = *words.add(1);
         let (size, usable, v) = if arg & record::WIDE != 0 {
             (v, *words.add(2), None)
@@ -85,6 +94,7 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
             (v & 0xff_ffff_ffff, (v & 0xff_ffff_ffff) + (v >> 40), Some(v))
         };
         let func = record::op_of(w) - op::ALLOC;
+        SAMPLES += flags as u64 >> 2 & 1;
         let pend = c.pend;
         if pend.what == 0 {
             flags &= !(record::REPLACES as u8);

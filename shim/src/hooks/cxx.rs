@@ -10,10 +10,10 @@
 
 use super::heap::{call_real, ready, release};
 use crate::config::{FAST, FULL};
-use crate::{crowd, init};
 use crate::lane::quick::{self, STACKS};
 use crate::lane::{Malloc, on_alloc, on_free};
 use crate::real::{self, CXX_BYPASSES_MALLOC, REAL};
+use crate::{crowd, init};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use memshim_format::record::func;

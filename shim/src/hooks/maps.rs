@@ -169,7 +169,7 @@ pub unsafe extern "C" fn mremap(old: *mut c_void, old_len: usize, new_len: usize
 }
 
 macro_rules! range_calls {
-    ($($name:ident by $op:ident;)*) => { $(
+    ($($name:ident by $op:ident where $tells:expr;)*) => { $(
         /// # Safety
         /// As the C function.
         #[unsafe(no_mangle)]
@@ -179,7 +179,7 @@ macro_rules! range_calls {
             unsafe {
                 let r = call_real!($name(addr, len, how), -1);
                 if r == 0 {
-                    if records(hot) {
+                    if records(hot) && $tells(hot, how) {
                         push(hot, [start(op::$op, 0, ticket()), sys::now(), addr as u64, len as u64, how as u32 as u64]);
                     }
                 } else if !hot.is_null() {
@@ -192,8 +192,14 @@ macro_rules! range_calls {
 }
 
 range_calls! {
-    mprotect by MPROTECT;
-    madvise by MADVISE;
+    mprotect by MPROTECT where |_, _| true;
+    madvise by MADVISE where tells_of_memory;
+}
+
+/// Whether an advice gives memory back. Hints are events in full mode only: numpy gives one with each large array.
+unsafe fn tells_of_memory(hot: *mut Hot, advice: c_int) -> bool {
+    // SAFETY: hot is this thread's.
+    matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE) || unsafe { (*hot).mode } == crate::config::FULL
 }
 
 /// The break as the kernel has it.

@@ -208,10 +208,11 @@ unsafe fn chosen<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size:
             timed(hot, usable, || push(flags));
             return;
         }
+        let thin = ((*hot).thin as u64) << record::THIN_SHIFT;
         (*hot).left = draw(hot);
         // A block of `big` usable bytes is told by its size when it ends.
         if usable >= CONFIG.big || (*SETTLED.samples).add(p as u64 | B::TAG) {
-            push(flags | record::SAMPLED);
+            push(flags | record::SAMPLED | thin);
         }
     }
 }

@@ -4,7 +4,8 @@ use super::Hot;
 use super::quick::SETTLED;
 use crate::config::CONFIG;
 use crate::sys;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use memshim_format::record;
 
 /// The recorded small blocks of fast mode: a byte a place, how many hash there, which every free looks at; and behind it the addresses
 /// themselves, in buckets of a cache line, which tell for sure. Wiped on fork, as the hot lines are.
@@ -83,8 +84,12 @@ pub(super) unsafe fn was_recorded(addr: u64, usable: usize) -> bool {
     unsafe { usable >= CONFIG.big || (*SETTLED.samples).may_hold(addr) && (*SETTLED.samples).remove(addr) }
 }
 
+/// How often the mean is doubled by now: where samples are many the writer makes them fewer.
+pub static THIN: AtomicU32 = AtomicU32::new(0);
+
 /// Bytes until the next sample: exponential with mean `CONFIG.sample`, so that a call of s bytes is taken with probability
-/// 1 − exp(−s/mean) whatever came before; its weight in estimates is the inverse.
+/// 1 − exp(−s/mean) whatever came before; its weight in estimates is the inverse. The mean is that of now: what is left to the next sample
+/// says nothing of the past, so that another mean from here on is as unbiased.
 pub(super) unsafe fn draw(hot: *mut Hot) -> i64 {
     // SAFETY: the caller's hot.
     unsafe {
@@ -101,6 +106,7 @@ pub(super) unsafe fn draw(hot: *mut Hot) -> i64 {
         let y2 = y * y;
         let ln_m = 2.0 * y * (1.0 + y2 * (1.0 / 3.0 + y2 * (1.0 / 5.0 + y2 * (1.0 / 7.0 + y2 / 9.0))));
         let ln_u = (e - 53) as f64 * core::f64::consts::LN_2 + ln_m;
-        (-ln_u * CONFIG.sample as f64) as i64
+        (*hot).thin = THIN.load(Relaxed).min(record::THIN_MAX);
+        (-ln_u * CONFIG.sample as f64 * (1u64 << (*hot).thin) as f64) as i64
     }
 }
