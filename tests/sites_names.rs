@@ -114,6 +114,16 @@ fn names_come_from_where_the_symbols_are() {
     std::fs::copy(dir.path().join("sites.debug"), of_id.join(format!("{}.debug", &id[2..]))).unwrap();
     let search = Search { folders: vec![folder], ..Search::default() };
     assert_eq!(named("/not/here/sites", &search).0, [13, 19, 25, 31], "--symbols with .build-id");
+    assert_eq!(named(&at("stripped"), &search).0, [13, 19, 25, 31], "the file is here without debug information");
+
+    // What is packed has the debug file that is linked to, and tells the names when all else is gone.
+    let (trace, packed) = (at("t.jsonl"), dir.path().join("packed"));
+    std::fs::write(&trace, one_stack(&at("linked"), &id, &labels)).unwrap();
+    run(&[support::memshim().to_str().unwrap(), "pack", "-o", packed.to_str().unwrap(), &trace]);
+    let linked = at("linked");
+    ["linked", "sites.debug"].map(|name| std::fs::rename(at(name), at(&format!("gone-{name}"))).unwrap());
+    let search = Search { folders: vec![packed.join("symbols")], ..Search::default() };
+    assert_eq!(named(&linked, &search).0, [13, 19, 25, 31], "packed");
 
     // A folder with the program under its own name.
     let folder = dir.path().join("copies");

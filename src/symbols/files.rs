@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::model::modules::ModuleFile;
 use crate::trace::read::open_file;
 use object::read::elf::{ElfFile64, FileHeader};
-use object::{Endianness, Object, ReadCache};
+use object::{Endianness, Object, ObjectSection, ReadCache};
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +21,21 @@ pub enum Source {
 /// Where distributions put debug files.
 pub const SYSTEM_DEBUG: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
 
-/// Looks in the folders first, then where the module was, then for its debug file.
+/// The module's file, see [`find_itself`]; where that has no debug information and a debug file of its build id is here, that one.
 pub fn find(module: &ModuleFile, folders: &[PathBuf]) -> Source {
+    match find_itself(module, folders) {
+        Source::File(path) if !has_debug_info(&path).unwrap_or(true) => {
+            let all = folders.iter().map(PathBuf::as_path).chain(SYSTEM_DEBUG.map(Path::new));
+            let debug = all.flat_map(|folder| debug_files(folder, &module.build_id));
+            let better = |p: &PathBuf| build_id(p).is_ok_and(|id| id == module.build_id) && has_debug_info(p).unwrap_or(false);
+            Source::File(debug.into_iter().find(better).unwrap_or(path))
+        }
+        found => found,
+    }
+}
+
+/// Looks in the folders first, then where the module was, then for its debug file.
+pub fn find_itself(module: &ModuleFile, folders: &[PathBuf]) -> Source {
     if !module.path.starts_with('/') {
         return Source::None("it is no file".into());
     }
@@ -64,6 +77,27 @@ pub fn debug_files(folder: &Path, build_id: &[u8]) -> Vec<PathBuf> {
     let hex: String = rest.iter().map(|b| format!("{b:02x}")).collect();
     let at = folder.join(".build-id").join(format!("{first:02x}"));
     vec![at.join(format!("{hex}.debug")), at.join(hex)]
+}
+
+/// Whether an ELF file has debug information itself.
+fn has_debug_info(path: &Path) -> io::Result<bool> {
+    let cache = ReadCache::new(open_file(path)?);
+    let elf = ElfFile64::<Endianness, _>::parse(&cache).map_err(io::Error::other)?;
+    let has = |name: &str| elf.section_by_name(name).is_some_and(|section| section.size() > 0);
+    Ok(has(".debug_info") || has(".zdebug_info"))
+}
+
+/// Where the debug file may be that an ELF file links to by name (`.gnu_debuglink`): beside it, and below the system's folders.
+pub fn linked_files(path: &Path) -> Vec<PathBuf> {
+    let name = || {
+        let cache = ReadCache::new(open_file(path).ok()?);
+        let elf = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
+        let (name, _) = elf.gnu_debuglink().ok()??;
+        Some(PathBuf::from(std::str::from_utf8(name).ok()?).file_name()?.to_owned())
+    };
+    let (Some(name), Some(folder)) = (name(), path.parent()) else { return Vec::new() };
+    let below = |system: &str| Path::new(system).join(folder.strip_prefix("/").unwrap_or(folder)).join(&name);
+    [folder.join(&name), folder.join(".debug").join(&name)].into_iter().chain(SYSTEM_DEBUG.map(below)).collect()
 }
 
 /// Build id of an ELF file; empty where it has none.
