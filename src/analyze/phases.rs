@@ -193,10 +193,16 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
             level: h.end,
             heap_peak: h.peak,
             heap_persistent: h.end - h.begin,
+            figures: steps::of_one(p, i, [(h.peak - h.begin.max(h.end)).max(0), h.end - h.begin]),
         })
         .collect();
     // What a phase is blamed for is what it left behind itself, and what is there still: not what grew beside it, nor what somebody frees later.
     let growth = steps::steps(&all).map(|level| if level.0 > 0.0 { least(level, steps::steps(&of_its_own(&all))) } else { level });
+    let growth = growth.filter(|_| inside).map(|(per_count, mut said)| {
+        let change = heaps.last().zip(heaps.first()).map_or(0, |(last, first)| last.end.saturating_sub(first.begin));
+        said.growth = steps::by_class(p, times, steps::of_heap(per_count, &said, change), has_gpu);
+        (per_count, said)
+    });
     let wall_s: f64 = all.iter().map(|s| s.wall_s).sum();
     let inner = times.iter().fold(0u64, |sum, i| sum.saturating_add(i.inner_ns));
     let rss = times.iter().filter_map(|i| rss_peak(p, i)).max();
@@ -231,9 +237,9 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         left: None,
         meanwhile: None,
         sampled: None,
-        growth_per_count_bytes: growth.as_ref().map(|g| g.0).filter(|_| inside),
+        growth_per_count_bytes: growth.as_ref().map(|g| g.0),
         per_unit: None,
-        steps: growth.map(|g| g.1).filter(|_| inside),
+        steps: growth.map(|g| g.1),
         h2d_bytes: has_gpu.then(|| moved(Metric::H2d)),
         d2h_bytes: has_gpu.then(|| moved(Metric::D2h)),
         gpu: None,

@@ -3,8 +3,15 @@
 //! Growth is the median of the slopes between all pairs of steps (Theil and Sen), with the interval that Kendall's statistic gives: a few
 //! steps that load something, or a cache that fills at the start, do not move it. The first tenth is warming up and is left out.
 
-use super::report::{Outlier, Steps};
-use crate::model::units::Bytes;
+mod figures;
+mod growth;
+mod outliers;
+
+use super::report::{Growth, Steps};
+pub use figures::{by_class, of_one};
+use growth::Slope;
+pub use growth::{LEAK_STEPS_MIN, STEPS_MIN, first_judged};
+use outliers::{FIGURES, outliers};
 
 /// One time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -15,71 +22,42 @@ pub struct Step {
     pub level: i64,
     pub heap_peak: i64,
     pub heap_persistent: i64,
+    /// What it did, in the order of [`FIGURES`].
+    pub figures: [Option<f64>; FIGURES.len()],
 }
 
-/// Fewer say nothing of growth.
-pub const STEPS_MIN: usize = 3;
 /// Steps between which slopes are taken; of more, evenly chosen ones.
 const JUDGED: usize = 600;
-/// A step that leaves less behind is not called a leak: interpreters keep a few small objects a step (lists of results, logs, interned names).
-const LEAK_STEP: f64 = 512.0;
-/// But so many bytes in all are one.
-const LEAK_TOTAL: f64 = 10.0 * 1024.0 * 1024.0;
-/// Steps below which a slope is no verdict.
-const LEAK_STEPS_MIN: usize = 10;
-/// z of a 95 % interval.
-const Z: f64 = 1.959_963_985;
-const OUTLIERS: usize = 10;
-/// Beyond the median so many times the median deviation, scaled to a standard deviation.
-const FAR: f64 = 5.0 * 1.4826;
 
 /// The growth a step, and what is to be said of the steps; `None` where there are too few.
 pub fn steps(all: &[Step]) -> Option<(f64, Steps)> {
     if all.len() < STEPS_MIN {
         return None;
     }
-    let judged = &all[if all.len() >= LEAK_STEPS_MIN { all.len() / 10 } else { 0 }..];
-    let n = judged.len().min(JUDGED);
-    let at = |i: usize| if n > 1 { i * (judged.len() - 1) / (n - 1) } else { 0 };
-    let points: Vec<(f64, f64)> = (0..n).map(at).map(|i| (i as f64, judged[i].level as f64)).collect();
-    let mut slopes: Vec<f64> = Vec::with_capacity(n * n / 2);
-    for (i, a) in points.iter().enumerate() {
-        slopes.extend(points[i + 1..].iter().filter(|b| b.0 > a.0).map(|b| (b.1 - a.1) / (b.0 - a.0)));
-    }
-    slopes.sort_unstable_by(f64::total_cmp);
-    let slope = quantile(&slopes, 0.5);
-    // Var of Kendall's S, without ties.
-    let m = n as f64;
-    let c = Z * (m * (m - 1.0) * (2.0 * m + 5.0) / 18.0).sqrt();
-    let pairs = slopes.len() as f64;
-    let rank = |r: f64| slopes.get((r.max(0.0) as usize).min(slopes.len().saturating_sub(1))).copied().unwrap_or(0.0);
-    let (low, high) = (rank(((pairs - c) / 2.0).floor()), rank(((pairs + c) / 2.0).ceil()));
-    let total = slope * all.len() as f64;
-    let leaks = all.len() >= LEAK_STEPS_MIN && low > 0.0 && (low >= LEAK_STEP || total > LEAK_TOTAL);
-    let said = Steps { growth_low_bytes: low, growth_high_bytes: high, growth_total_bytes: total, leaks, outliers: outliers(all) };
-    Some((slope, said))
+    let judged = all[first_judged(all.len())..].iter().enumerate();
+    let points: Vec<(f64, f64)> = judged.map(|(at, s)| (at as f64, s.level as f64)).collect();
+    let slope = Slope::of(&points, JUDGED);
+    let said = Steps {
+        growth_low_bytes: slope.low,
+        growth_high_bytes: slope.high,
+        growth_total_bytes: slope.total(all.len()),
+        leaks: slope.leaks(all.len()),
+        outliers: outliers(all),
+        ..Steps::default()
+    };
+    Some((slope.median, said))
 }
 
-fn outliers(all: &[Step]) -> Vec<Outlier> {
-    let mut walls: Vec<f64> = all.iter().map(|s| s.wall_s).collect();
-    walls.sort_unstable_by(f64::total_cmp);
-    let median = quantile(&walls, 0.5);
-    let mut off: Vec<f64> = walls.iter().map(|w| (w - median).abs()).collect();
-    off.sort_unstable_by(f64::total_cmp);
-    // Steps of a very even program stand out only where they take half as long again.
-    let limit = median + (FAR * quantile(&off, 0.5)).max(median / 2.0);
-    let mut far: Vec<(usize, &Step)> = all.iter().enumerate().filter(|(_, s)| s.wall_s > limit).collect();
-    far.sort_by(|a, b| b.1.wall_s.total_cmp(&a.1.wall_s));
-    far.into_iter()
-        .take(OUTLIERS)
-        .map(|(i, s)| Outlier {
-            index: i as u64,
-            begin_s: s.begin_s,
-            wall_s: s.wall_s,
-            heap_peak_bytes: Bytes::of_balance(s.heap_peak),
-            heap_persistent_bytes: s.heap_persistent,
-        })
-        .collect()
+/// The growth of the heap as that of a class; `change`: what is live at the last end less what was at the first begin.
+pub fn of_heap(per_count: f64, said: &Steps, change: i64) -> Growth {
+    Growth {
+        per_count_bytes: per_count,
+        low_bytes: said.growth_low_bytes,
+        high_bytes: said.growth_high_bytes,
+        total_bytes: said.growth_total_bytes,
+        leaks: said.leaks,
+        change_bytes: change,
+    }
 }
 
 /// Of sorted numbers, between neighbours by proportion; 0 of none.
@@ -94,6 +72,7 @@ pub fn quantile(sorted: &[f64], q: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::units::Bytes;
 
     fn levels(of: impl Iterator<Item = i64>) -> Vec<Step> {
         of.map(|level| Step { level, wall_s: 1.0, ..Step::default() }).collect()

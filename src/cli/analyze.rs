@@ -2,7 +2,7 @@
 
 use super::sites::Sites;
 use super::{bail_usage, exit, value};
-use crate::analyze::report::Run;
+use crate::analyze::report::{Report, Run};
 use crate::analyze::{self, Options, Units};
 use crate::model::load::Progress;
 use crate::output::text::{self, Style};
@@ -74,11 +74,7 @@ impl Analyze {
         self.sites.apply(&mut options)?;
         self.sites.apply_phase(&self.traces, self.pid, &mut options)?;
         let report = with_progress(&self.traces, |progress| analyze::analyze(&self.traces, &options, progress))?;
-        if let Some(pid) = self.pid.filter(|&pid| report.runs.iter().all(|r| r.pid != pid)) {
-            let mut there: Vec<u32> = report.runs.iter().map(|r| r.pid).collect();
-            there.dedup();
-            bail_usage!("--pid {pid}: no such process in these traces; {}", which_there(&there));
-        }
+        is_there(&report, self.pid)?;
         let pid = self.sites.process_of_left(&report, self.pid)?;
         let repeated = |r: &Run| r.phases.iter().any(|p| p.per_unit.is_some());
         if self.units.is_some() && !report.runs.iter().any(repeated) {
@@ -90,8 +86,7 @@ impl Analyze {
             out.flush()?;
         } else {
             let choice = if self.no_color { ColorChoice::Never } else { ColorChoice::Auto };
-            let unicode = utf8_locale(&|n| std::env::var(n).ok());
-            let style = Style { width: screen::width(), unicode, pid, traces: self.traces.clone() };
+            let style = Style { width: screen::width(), unicode: is_unicode(), pid, traces: self.traces.clone() };
             let mut out = AutoStream::new(io::stdout(), choice);
             let page = if options.view.is_some() { text::render_sites(&report, &style) } else { text::render(&report, &style) };
             out.write_all(page.as_bytes())?;
@@ -99,6 +94,16 @@ impl Analyze {
         }
         Ok(exit::DONE)
     }
+}
+
+/// Whether the process that is asked for, if one is, has a run.
+pub fn is_there(report: &Report, pid: Option<u32>) -> anyhow::Result<()> {
+    if let Some(pid) = pid.filter(|&pid| report.runs.iter().all(|r| r.pid != pid)) {
+        let mut there: Vec<u32> = report.runs.iter().map(|r| r.pid).collect();
+        there.dedup();
+        bail_usage!("--pid {pid}: no such process in these traces; {}", which_there(&there));
+    }
+    Ok(())
 }
 
 /// The processes that could be meant, the first few.
@@ -144,6 +149,11 @@ fn bar(traces: &[PathBuf]) -> ProgressBar {
     } else {
         ProgressBar::new_spinner().with_style(style("{spinner} reading {bytes} {bytes_per_sec}"))
     }
+}
+
+/// Whether signs outside ASCII can be shown.
+pub fn is_unicode() -> bool {
+    utf8_locale(&|n| std::env::var(n).ok())
 }
 
 /// As the C library decides: the first of these that is set and not empty.

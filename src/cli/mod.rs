@@ -1,6 +1,7 @@
 //! The command line: one file per verb, each flag with its text and its test beside it.
 
 mod analyze;
+mod check;
 mod config;
 mod doctor;
 mod env;
@@ -21,6 +22,8 @@ use std::process::ExitCode;
 /// Exit codes of the reading verbs (docs/guide.md). `run` exits as its target did.
 pub mod exit {
     pub const DONE: u8 = 0;
+    /// A limit of `check` is broken.
+    pub const LIMIT_BROKEN: u8 = 1;
     pub const USAGE: u8 = 2;
     pub const UNREADABLE: u8 = 3;
     /// Who read our output went away: as a shell shows the end of any program by SIGPIPE.
@@ -49,6 +52,7 @@ const EXAMPLES: &str = "\
 EXAMPLES
   memshim run -- python run.py            run, watch, write trace.jsonl
   memshim analyze trace.jsonl             what it needed, when, and who held it
+  memshim check trace.jsonl --mean 2ms    steps against targets: exit status 1 where one is missed
   memshim export --to svg trace.jsonl     a flame graph of what was live at the peak
   LD_PRELOAD=/path/libmemshim.so prog     the same without `run`
   eval \"$(memshim env --export)\"          for job scripts
@@ -66,6 +70,7 @@ struct Cli {
 enum Verb {
     Run(run::Run),
     Analyze(analyze::Analyze),
+    Check(check::Check),
     Export(export::Export),
     Mark(mark::Mark),
     Watch(watch::Watch),
@@ -99,6 +104,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let (done, failed) = match cli.verb {
         Verb::Run(run) => (run.execute(), exit::RUN_FAILED),
         Verb::Analyze(analyze) => (analyze.execute(), exit::UNREADABLE),
+        Verb::Check(check) => (check.execute(), exit::UNREADABLE),
         Verb::Export(export) => (export.execute(), exit::UNREADABLE),
         Verb::Mark(mark) => (mark.execute(), exit::UNREADABLE),
         Verb::Watch(watch) => (watch.execute(), exit::UNREADABLE),

@@ -218,11 +218,16 @@ impl Chosen {
 
 /// There is no such phase; says which ones there are.
 fn no_phase<'a, T>(wanted: &str, phases: impl Iterator<Item = &'a Phase>) -> anyhow::Result<T> {
-    let mut names: Vec<&str> = phases.map(|p| p.name.as_str()).collect();
+    Err(Usage(which_phases(wanted, phases.map(|p| p.name.as_str()))).into())
+}
+
+/// The same as text, of names.
+pub fn which_phases<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<&str> = names.collect();
     names.dedup();
     names.truncate(8);
     let there = if names.is_empty() { "there are none".to_owned() } else { format!("there are {}", names.join(", ")) };
-    bail_usage!("--phase {wanted}: no such phase in these traces; {there}");
+    format!("--phase {wanted}: no such phase in these traces; {there}")
 }
 
 impl Symbols {

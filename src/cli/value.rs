@@ -1,6 +1,7 @@
 //! Values of flags: sizes and times, by the same grammar as in the variables that the shim reads.
 
 use crate::analyze::Units;
+use crate::analyze::check::Limit;
 use memshim_format::{phase, value};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -29,6 +30,45 @@ pub fn units(text: &str) -> Result<Units, String> {
     count
         .map(|count| Units { count, unit: one.to_owned() })
         .ok_or_else(|| format!("`{text}` is no number of units: write '64 atoms' for example"))
+}
+
+/// A time that is allowed, or `off`.
+pub fn time_limit(text: &str) -> Result<Limit, String> {
+    limit(text, seconds(text)).ok_or_else(|| format!("`{text}` is no time: write 2ms, 500us or 1s, or off"))
+}
+
+/// A time that is allowed, the mean so many times, or `off`.
+pub fn tail_limit(text: &str) -> Result<Limit, String> {
+    let times = text.strip_suffix(['x', 'X']).and_then(number).map(Limit::TimesMean);
+    times.or_else(|| limit(text, seconds(text))).ok_or_else(|| format!("`{text}` is no limit: write 2x (times the mean) or 5ms, or off"))
+}
+
+/// A share that is allowed, or `off`.
+pub fn share_limit(text: &str) -> Result<Limit, String> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => number(percent).map(|p| p / 100.0),
+        None => number(text),
+    };
+    limit(text, share).ok_or_else(|| format!("`{text}` is no share: write 20% or 0.2, or off"))
+}
+
+/// A number of bytes that is allowed, or `off`.
+pub fn size_limit(text: &str) -> Result<Limit, String> {
+    limit(text, bytes(text).ok().map(|n| n as f64))
+        .ok_or_else(|| format!("`{text}` is no size: write 10MB, 64KiB or a number of bytes, or off"))
+}
+
+fn limit(text: &str, below: Option<f64>) -> Option<Limit> {
+    if text.eq_ignore_ascii_case("off") { Some(Limit::Off) } else { below.map(Limit::Below) }
+}
+
+fn seconds(text: &str) -> Option<f64> {
+    value::nanoseconds(text.as_bytes()).map(|ns| ns as f64 / 1e9)
+}
+
+/// Not below 0.
+fn number(text: &str) -> Option<f64> {
+    text.trim().parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0)
 }
 
 /// Names of programs, as globs between commas.
@@ -109,6 +149,10 @@ mod tests {
             (python_rules(OsStr::new(&"a:b,".repeat(65))).map(|_| 0), python_rules(OsStr::new(&"a:b,".repeat(64))).is_ok()),
             (native_rules(OsStr::new(",")).map(|_| 0), native_rules(OsStr::new("libblas.so*:dgemm_")).is_ok()),
             (rows("0").map(|n| n as u64), rows("1").is_ok()),
+            (time_limit("fast").map(|_| 0), ["2ms", "500us", "1s", "off"].iter().all(|t| time_limit(t).is_ok())),
+            (tail_limit("2y").map(|_| 0), ["2x", "5ms", "off"].iter().all(|t| tail_limit(t).is_ok())),
+            (share_limit("-1").map(|_| 0), share_limit("20%") == share_limit("0.2") && share_limit("off") == Ok(Limit::Off)),
+            (size_limit("big").map(|_| 0), ["10MB", "64KiB", "1000", "off"].iter().all(|t| size_limit(t).is_ok())),
         ] {
             assert!(advice.unwrap_err().contains("write ") && taken);
         }

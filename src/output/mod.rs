@@ -1,5 +1,6 @@
 //! The report as text or JSON. Renders what `analyze` returns and computes nothing.
 
+pub mod check;
 pub mod export;
 pub mod json;
 pub mod screen;

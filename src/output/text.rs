@@ -8,6 +8,7 @@ mod outside;
 mod phases;
 mod processes;
 mod sites;
+mod steps;
 mod trust;
 
 use super::screen::wrapped;
@@ -52,6 +53,7 @@ pub fn render(report: &Report, style: &Style) -> String {
         memory::all(&mut page, run, Some(&report.job).filter(|_| alone));
         let whose = |count: fn(&Run) -> usize| Whose::of(report, run, style.pid.is_some(), count);
         phases::all(&mut page, &whose(phases::told));
+        steps::all(&mut page, &whose(phases::told));
         phases::marks(&mut page, &whose(|r| r.marks.len()));
         outside::compiles(&mut page, &whose(|r| r.compiles.len()));
         outside::artifacts(&mut page, &whose(|r| r.artifacts.len()));
@@ -286,7 +288,7 @@ fn harmless(line: &str) -> String {
 }
 
 /// For terminals that only know ASCII.
-fn ascii(text: &str) -> String {
+pub(super) fn ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -202,12 +202,55 @@ pub struct Steps {
     pub growth_total_bytes: f64,
     /// It grows by more than what a steady program does.
     pub leaks: bool,
+    /// The same of each class of memory that is known, the heap included.
+    pub growth: GrowthByClass,
     /// Those that took much longer than the others, longest first.
     pub outliers: Vec<Outlier>,
 }
 
-/// One that took longer.
+/// How the memory of each class grows over the steps; `null` where it is not known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GrowthByClass {
+    pub heap: Option<Growth>,
+    /// Committed maps of all classes.
+    pub maps: Option<Growth>,
+    /// Of the times at whose edges it was looked at.
+    pub rss: Option<Growth>,
+    /// On all devices together.
+    pub gpu: Option<Growth>,
+    pub pinned: Option<Growth>,
+}
+
+impl GrowthByClass {
+    /// The classes that are known, with their names; the most telling first.
+    pub fn known(&self) -> impl Iterator<Item = (&'static str, &Growth)> {
+        let all = [("heap", &self.heap), ("maps", &self.maps), ("gpu", &self.gpu), ("pinned", &self.pinned), ("rss", &self.rss)];
+        all.into_iter().filter_map(|(class, of)| Some((class, of.as_ref()?)))
+    }
+
+    /// The first class that leaks.
+    pub fn leaking(&self) -> Option<(&'static str, &Growth)> {
+        self.known().find(|(_, of)| of.leaks)
+    }
+}
+
+/// See [`GrowthByClass`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Growth {
+    /// The median of all slopes between two ends, and the interval of 95 % confidence.
+    pub per_count_bytes: f64,
+    pub low_bytes: f64,
+    pub high_bytes: f64,
+    /// All times together, at that slope.
+    pub total_bytes: f64,
+    /// See [`Steps::leaks`]; of resident memory, which grows by what was allocated before too, only where it is much in all.
+    pub leaks: bool,
+    /// What is live at the last end less what was at the first begin, warming up included.
+    pub change_bytes: i64,
+}
+
+/// One that took longer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outlier {
     /// Which, from 0 on.
     pub index: u64,
@@ -215,6 +258,20 @@ pub struct Outlier {
     pub wall_s: f64,
     pub heap_peak_bytes: Bytes,
     pub heap_persistent_bytes: i64,
+    /// It took longer without more time on a processor; `null`: not known.
+    pub waited: Option<bool>,
+    /// What it did clearly more of than the median step, or less.
+    pub differs: Vec<Difference>,
+}
+
+/// See [`Outlier::differs`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Difference {
+    /// A key of the phase: `cpu_s`, `minor_faults`, `read_bytes`, …
+    pub what: &'static str,
+    pub value: f64,
+    /// Of all steps.
+    pub median: f64,
 }
 
 /// A mark.

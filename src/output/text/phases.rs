@@ -93,7 +93,6 @@ pub fn all(page: &mut Page, whose: &Whose) {
     }
     short_peaks(page, run);
     left(page, &shown, run);
-    steps(page, run);
     whose.others(page);
     page.gap();
 }
@@ -212,40 +211,4 @@ fn gone_meanwhile(run: &Run, p: &Phase, left: &PhaseSites) -> Option<Bytes> {
     let made = p.heap_persistent_bytes.filter(|_| p.count == 1 && exact && !lacks_many(&run.events))?;
     let gone = Bytes::of_balance(i64::try_from(left.bytes.0).ok()?.saturating_sub(made));
     (part(gone.0, left.bytes.0) && gone.0 as f64 > 3.0 * left.stderr_bytes).then_some(gone)
-}
-
-/// What is to be said of those that repeat: leaks, and times that stand out.
-fn steps(page: &mut Page, run: &Run) {
-    for p in &run.phases {
-        let Some(s) = &p.steps else { continue };
-        if s.leaks {
-            let growth = p.growth_per_count_bytes.unwrap_or(0.0);
-            let line = format!(
-                "`{}` grows by {} each time ({} to {} with 95 % confidence), {} in {} times: a leak, though its end may free it; \
-                 then it is in nothing that is live at the end",
-                p.name,
-                iec_signed(growth as i64),
-                iec_signed(s.growth_low_bytes as i64),
-                iec_signed(s.growth_high_bytes as i64),
-                iec_signed(s.growth_total_bytes as i64),
-                count(p.count)
-            );
-            page.warn("", line);
-        }
-    }
-    if let Some((p, o)) =
-        run.phases.iter().filter_map(|p| Some((p, p.steps.as_ref()?.outliers.first()?))).max_by(|a, b| a.1.wall_s.total_cmp(&b.1.wall_s))
-    {
-        let l = &p.latency;
-        let line = format!(
-            "`{}` takes {} (median; 95 % below {}), but number {} took {} at {}",
-            p.name,
-            seconds(l.median),
-            seconds(l.p95),
-            o.index,
-            seconds(o.wall_s),
-            seconds(o.begin_s)
-        );
-        page.say("", line);
-    }
 }

@@ -1,0 +1,149 @@
+//! How memory grows over the steps of a phase: the median slope of a class at their ends, and whether that is a leak.
+//!
+//! Pure: levels in, an answer out. What the levels are of is the caller's.
+
+use super::quantile;
+use crate::analyze::report::Growth;
+
+/// Fewer say nothing of growth.
+pub const STEPS_MIN: usize = 3;
+/// A step that leaves less behind is not called a leak: interpreters keep a few small objects a step (lists of results, logs, interned names).
+const LEAK_STEP: f64 = 512.0;
+/// But so many bytes in all are one.
+const LEAK_TOTAL: f64 = 10.0 * 1024.0 * 1024.0;
+/// Steps below which a slope is no verdict.
+pub const LEAK_STEPS_MIN: usize = 10;
+/// z of a 95 % interval.
+const Z: f64 = 1.959_963_985;
+/// Points of a class other than the heap between which slopes are taken.
+const POINTS: usize = 200;
+
+/// Of the steps from this one on a slope is judged: the first tenth is warming up.
+pub fn first_judged(count: usize) -> usize {
+    if count >= LEAK_STEPS_MIN { count / 10 } else { 0 }
+}
+
+/// A slope, and the interval of 95 % confidence; bytes a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Slope {
+    pub median: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Slope {
+    /// Between all pairs of points, of which there are `most` at most: of more, evenly chosen ones.
+    pub fn of(points: &[(f64, f64)], most: usize) -> Slope {
+        let Some(first) = points.first() else { return Slope::default() };
+        if points.iter().all(|p| p.1 == first.1) {
+            return Slope::default();
+        }
+        let n = points.len().min(most);
+        let at = |i: usize| if n > 1 { i * (points.len() - 1) / (n - 1) } else { 0 };
+        let chosen: Vec<(f64, f64)> = (0..n).map(|i| points[at(i)]).collect();
+        let mut slopes: Vec<f64> = Vec::with_capacity(n * n / 2);
+        for (i, a) in chosen.iter().enumerate() {
+            slopes.extend(chosen[i + 1..].iter().filter(|b| b.0 > a.0).map(|b| (b.1 - a.1) / (b.0 - a.0)));
+        }
+        slopes.sort_unstable_by(f64::total_cmp);
+        // Var of Kendall's S, without ties.
+        let m = n as f64;
+        let c = Z * (m * (m - 1.0) * (2.0 * m + 5.0) / 18.0).sqrt();
+        let pairs = slopes.len() as f64;
+        let rank = |r: f64| slopes.get((r.max(0.0) as usize).min(slopes.len().saturating_sub(1))).copied().unwrap_or(0.0);
+        Slope { median: quantile(&slopes, 0.5), low: rank(((pairs - c) / 2.0).floor()), high: rank(((pairs + c) / 2.0).ceil()) }
+    }
+
+    /// Over so many steps, all told.
+    pub fn total(&self, count: usize) -> f64 {
+        self.median * count as f64
+    }
+
+    /// Whether it is more than what a steady program keeps.
+    pub fn leaks(&self, count: usize) -> bool {
+        count >= LEAK_STEPS_MIN && self.low > 0.0 && (self.low >= LEAK_STEP || self.total(count) > LEAK_TOTAL)
+    }
+}
+
+/// What was live of a class when a step began and when it ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Around {
+    /// Which step, from 0 on.
+    pub step: usize,
+    pub begin: i64,
+    pub end: i64,
+}
+
+/// Of the steps that are known of `count`. As of the heap, what counts is what they leave behind themselves and is there still.
+pub fn growth(known: &[Around], count: usize) -> Option<Growth> {
+    let (first, last) = (known.first()?, known.last()?);
+    if known.len() < STEPS_MIN {
+        return None;
+    }
+    let from = known.partition_point(|a| a.step < first_judged(count));
+    let level: Vec<(f64, f64)> = known[from..].iter().map(|a| (a.step as f64, a.end as f64)).collect();
+    let mut slope = Slope::of(&level, POINTS);
+    if slope.median > 0.0 {
+        let mut left = 0.0;
+        let own = known.iter().enumerate().map(|(at, a)| {
+            left += (a.end - a.begin) as f64;
+            (at as f64, left)
+        });
+        let own = Slope::of(&own.collect::<Vec<_>>()[from..], POINTS);
+        slope = if own.median < slope.median { own } else { slope };
+    }
+    Some(Growth { change_bytes: last.end.saturating_sub(first.begin), ..said(slope, count) })
+}
+
+/// Of resident memory: pages of older blocks that are touched for the first time are no leak.
+pub fn resident(known: &[Around], count: usize) -> Option<Growth> {
+    growth(known, count).map(|g| Growth { leaks: g.leaks && g.total_bytes > LEAK_TOTAL, ..g })
+}
+
+fn said(slope: Slope, count: usize) -> Growth {
+    Growth {
+        per_count_bytes: slope.median,
+        low_bytes: slope.low,
+        high_bytes: slope.high,
+        total_bytes: slope.total(count),
+        leaks: slope.leaks(count),
+        change_bytes: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(n: usize, of: impl Fn(usize) -> (i64, i64)) -> Vec<Around> {
+        (0..n).map(|step| (step, of(step))).map(|(step, (begin, end))| Around { step, begin, end }).collect()
+    }
+
+    #[test]
+    fn a_page_a_step_is_a_leak_of_the_steps_that_leave_it() {
+        let g = growth(&steps(100, |i| (4096 * i as i64, 4096 * (i as i64 + 1))), 100).unwrap();
+        assert_eq!(
+            (g.per_count_bytes, g.low_bytes, g.high_bytes, g.total_bytes, g.change_bytes),
+            (4096.0, 4096.0, 4096.0, 409_600.0, 409_600)
+        );
+        assert!(g.leaks);
+        let beside = growth(&steps(100, |i| (4096 * i as i64, 4096 * i as i64)), 100).unwrap();
+        assert_eq!((beside.per_count_bytes, beside.leaks), (0.0, false), "somebody else's");
+    }
+
+    #[test]
+    fn of_some_steps_the_slope_is_still_one_a_step() {
+        let all = steps(900, |i| (1000 * i as i64, 1000 * (i as i64 + 1)));
+        let some: Vec<Around> = all.into_iter().filter(|a| a.step % 3 == 0).collect();
+        let g = growth(&some, 900).unwrap();
+        assert_eq!((g.per_count_bytes, g.leaks), (1000.0, true));
+        assert_eq!(resident(&some, 900).map(|g| g.leaks), Some(false), "below 10 MiB");
+        assert_eq!(growth(&some[..2], 900), None);
+    }
+
+    #[test]
+    fn what_fills_while_warming_up_is_no_growth() {
+        let g = growth(&steps(100, |i| (i.min(9) as i64 * 5000, (i + 1).min(9) as i64 * 5000)), 100).unwrap();
+        assert_eq!((g.per_count_bytes, g.leaks, g.change_bytes), (0.0, false, 45_000));
+    }
+}

@@ -1,0 +1,185 @@
+//! Phases that repeat: how long a time takes, what it leaves behind, and which times stand out.
+
+use super::{Page, Whose};
+use crate::analyze::phases::is_of_process;
+use crate::analyze::report::{Difference, Outlier, Phase, Run, Steps};
+use crate::output::table::{Table, cut};
+use crate::output::units::{count, iec_signed, percent, seconds};
+
+/// Phases of the table, and those that have a line about the time that took longest.
+const SHOWN: usize = 5;
+const OUTLIERS_SHOWN: usize = 3;
+const NAME_WIDTH: usize = 28;
+const LEAST_TIMES: u64 = crate::analyze::steps::LEAK_STEPS_MIN as u64;
+
+/// A column: its title, what stands in it, and how soon it goes where there is no room; 0: never.
+type Column = (&'static str, fn(&Phase, &Steps) -> String, u8);
+
+const COLUMNS: [Column; 9] = [
+    ("times", |p, _| count(p.count), 0),
+    ("min", |p, _| seconds(p.latency.min), 4),
+    ("median", |p, _| seconds(p.latency.median), 0),
+    ("mean", |p, _| seconds(p.latency.mean), 3),
+    ("p95", |p, _| seconds(p.latency.p95), 0),
+    ("p99", |p, _| seconds(p.latency.p99), 1),
+    ("max", |p, _| seconds(p.latency.max), 0),
+    ("CV", |p, _| percent(p.latency.cv, 1.0), 2),
+    ("growth", |p, _| p.growth_per_count_bytes.map_or("–".into(), |g| iec_signed(g as i64)), 0),
+];
+
+pub fn all(page: &mut Page, whose: &Whose) {
+    let run = whose.run;
+    let shown = chosen(run);
+    if shown.is_empty() {
+        return;
+    }
+    let title = format!("times of phases that repeat, and what one leaves behind{}", whose.said());
+    page.block("STEPS", [title]);
+    let mut columns = COLUMNS.to_vec();
+    let mut t = table(&shown, &columns);
+    while t.lines().iter().any(|l| l.chars().count() > page.room()) && columns.iter().any(|c| c.2 > 0) {
+        let soonest = columns.iter().map(|c| c.2).max();
+        columns.retain(|c| Some(c.2) != soonest);
+        t = table(&shown, &columns);
+    }
+    page.rows(t);
+    growth(page, run, &shown);
+    outliers(page, &shown);
+    page.gap();
+}
+
+/// Those that took longest, and those that leak, in the order in which they began.
+fn chosen(run: &Run) -> Vec<(&Phase, &Steps)> {
+    let told = run.phases.iter().filter(|p| !is_of_process(p) && p.source != "auto");
+    let all: Vec<(&Phase, &Steps)> = told.filter_map(|p| Some((p, p.steps.as_ref()?))).collect();
+    let mut longest: Vec<usize> = (0..all.len()).collect();
+    longest.sort_by(|a, b| {
+        let key = |at: usize| (leaks(all[at].1), all[at].0.wall_s);
+        let ((leak_a, wall_a), (leak_b, wall_b)) = (key(*a), key(*b));
+        leak_b.cmp(&leak_a).then(wall_b.total_cmp(&wall_a))
+    });
+    longest.truncate(SHOWN);
+    longest.sort_unstable();
+    longest.into_iter().map(|at| all[at]).collect()
+}
+
+fn leaks(s: &Steps) -> bool {
+    s.leaks || s.growth.leaking().is_some()
+}
+
+fn table(shown: &[(&Phase, &Steps)], columns: &[Column]) -> Table {
+    let mut t = Table::new();
+    t.row(["phase"].into_iter().chain(columns.iter().map(|c| c.0)));
+    for (p, s) in shown {
+        t.row([cut(&p.path.join(" › "), NAME_WIDTH)].into_iter().chain(columns.iter().map(|c| (c.1)(p, s))));
+    }
+    t
+}
+
+/// What is called a leak, and of the others how sure it is that they do not.
+fn growth(page: &mut Page, run: &Run, shown: &[(&Phase, &Steps)]) {
+    let many = run.phases.iter().filter_map(|p| Some((p, p.steps.as_ref()?)));
+    for (p, s) in many.filter(|(_, s)| leaks(s)) {
+        if s.leaks {
+            page.warn("", of_heap(p, s));
+        }
+        for (class, of) in s.growth.known().filter(|(class, of)| of.leaks && *class != "heap") {
+            let line = format!(
+                "`{}` grows by {} of {} each time ({} to {} with 95 % confidence), {} in {} times: a leak",
+                p.name,
+                iec_signed(of.per_count_bytes as i64),
+                spoken(class),
+                iec_signed(of.low_bytes as i64),
+                iec_signed(of.high_bytes as i64),
+                iec_signed(of.total_bytes as i64),
+                count(p.count)
+            );
+            page.warn("", line);
+        }
+    }
+    let judged = shown.iter().filter(|(p, s)| !leaks(s) && p.count >= LEAST_TIMES);
+    let steady: Vec<String> = judged
+        .map(|(p, s)| {
+            let (low, high) = (iec_signed(s.growth_low_bytes as i64), iec_signed(s.growth_high_bytes as i64));
+            format!("`{}` ({low} to {high} each time)", p.name)
+        })
+        .collect();
+    if !steady.is_empty() {
+        page.say("", format!("no leak, with 95 % confidence: {}", steady.join(", ")));
+    }
+}
+
+/// A class of memory in words.
+fn spoken(class: &str) -> &str {
+    match class {
+        "maps" => "committed maps",
+        "gpu" => "GPU memory",
+        "pinned" => "pinned memory",
+        "rss" => "resident memory",
+        other => other,
+    }
+}
+
+fn of_heap(p: &Phase, s: &Steps) -> String {
+    let growth = p.growth_per_count_bytes.unwrap_or(0.0);
+    format!(
+        "`{}` grows by {} each time ({} to {} with 95 % confidence), {} in {} times: a leak, though its end may free it; \
+         then it is in nothing that is live at the end",
+        p.name,
+        iec_signed(growth as i64),
+        iec_signed(s.growth_low_bytes as i64),
+        iec_signed(s.growth_high_bytes as i64),
+        iec_signed(s.growth_total_bytes as i64),
+        count(p.count)
+    )
+}
+
+/// Of each phase the time that took longest, and what it did differently.
+fn outliers(page: &mut Page, shown: &[(&Phase, &Steps)]) {
+    let mut far: Vec<(&Phase, &Steps, &Outlier)> = shown.iter().filter_map(|(p, s)| Some((*p, *s, s.outliers.first()?))).collect();
+    far.sort_by(|a, b| b.2.wall_s.total_cmp(&a.2.wall_s));
+    for (p, s, o) in far.into_iter().take(OUTLIERS_SHOWN) {
+        let l = &p.latency;
+        let mut line = format!(
+            "`{}` takes {} (median; 95 % below {}), but number {} took {} at {}",
+            p.name,
+            seconds(l.median),
+            seconds(l.p95),
+            o.index,
+            seconds(o.wall_s),
+            seconds(o.begin_s)
+        );
+        if o.waited == Some(true) {
+            line += ", without more time on a processor: it waited";
+        }
+        if !o.differs.is_empty() {
+            line += &format!("; it had {}", o.differs.iter().map(difference).collect::<Vec<_>>().join(", "));
+        }
+        if s.outliers.len() > 1 {
+            line += &format!(" ({} more stand out: `steps.outliers` of --json)", s.outliers.len() - 1);
+        }
+        page.say("", line);
+    }
+}
+
+/// A figure beside the usual one: `minor faults 5 000 (3)`.
+fn difference(d: &Difference) -> String {
+    let figure = |value: f64| match d.what {
+        what if what.ends_with("_s") => seconds(value),
+        what if what.ends_with("_bytes") => iec_signed(value as i64),
+        _ => count(value.max(0.0) as u64),
+    };
+    let what = match d.what {
+        "cpu_s" => "CPU time",
+        "minor_faults" => "minor faults",
+        "major_faults" => "major faults",
+        "voluntary_switches" => "voluntary switches",
+        "involuntary_switches" => "involuntary switches",
+        "read_bytes" => "read",
+        "written_bytes" => "written",
+        "heap_transient_bytes" => "heap needed meanwhile",
+        "heap_persistent_bytes" => "heap left behind",
+        other => other,
+    };
+    format!("{what} {} (usually {})", figure(d.value), figure(d.median))
+}
