@@ -3,6 +3,7 @@
 mod support;
 
 use serde_json::Value;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use support::{Need, Session, fresh_dir, lacks, lossy, python, root};
@@ -60,4 +61,148 @@ fn the_same_programs_with_a_kilobyte_kept_are() {
         let growth = step["growth_per_count_bytes"].as_f64().unwrap();
         assert!(steps["leaks"] == true && (980.0..1_100.0).contains(&growth), "{name}: {step}");
     }
+}
+
+/// The only phase called `name` of the trace in `dir`, with everything else of its run.
+fn phase_of(dir: &Path, name: &str) -> (Value, Value) {
+    let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).expect("a report")).expect("JSON");
+    let run = report["runs"][0].clone();
+    let of = run["phases"].as_array().expect("phases").iter().find(|p| p["name"] == name);
+    (of.unwrap_or_else(|| panic!("no {name}: {run}")).clone(), run)
+}
+
+fn record(command: &mut Command, dir: &Path, settings: &[(&str, &str)]) {
+    command.current_dir(dir).env("LD_PRELOAD", support::shim()).env("PYTHONDONTWRITEBYTECODE", "1").envs(settings.iter().copied());
+    let ran = Session::start(command, dir).finish(Duration::from_secs(120));
+    assert_eq!(ran.end(), "exit 0", "{}", lossy(&ran.stderr));
+}
+
+fn steps_c(args: &[&str]) -> Command {
+    let mut command = Command::new(support::build("steps.c", "steps", &["-Wno-all"]));
+    command.args(args);
+    command
+}
+
+/// Owner and line of a call site.
+fn owner(site: &Value) -> (&str, i64) {
+    let frame = &site["frames"][site["owner"].as_u64().expect("an owner") as usize];
+    (frame["function"].as_str().expect("a function"), frame["line"].as_i64().expect("a line"))
+}
+
+/// The line of a source in `tests/programs` that has this text.
+fn line_of(source: &str, text: &str) -> i64 {
+    let source = std::fs::read_to_string(root().join("tests/programs").join(source)).expect("a source");
+    1 + source.lines().position(|l| l.contains(text)).expect("the line") as i64
+}
+
+/// The leak of a kilobyte a step in a thousand has this owner alone, and what it has grown by is what the steps since then kept.
+fn keeps_a_kilobyte(dir: &Path, name: &str, wanted: (&str, i64), exact: bool) {
+    let (step, run) = phase_of(dir, name);
+    let steps = &step["steps"];
+    assert_eq!((step["count"].as_u64(), steps["leaks"].as_bool()), (Some(1000), Some(true)), "{step}");
+    let sites = steps["sites"].as_array().expect("sites");
+    let owners: Vec<(&str, i64)> = sites.iter().map(owner).collect();
+    let from = steps["sites_from"].as_i64().expect("from where on");
+    assert!((100..=116).contains(&from), "{steps}");
+    let (bytes, about) = (sites[0]["bytes"].as_f64().expect("bytes"), sites[0]["stderr_bytes"].as_f64().expect("an error"));
+    let truth = (999 - from) as f64 * 1024.0;
+    if exact {
+        // Python's list of them grows by the same line.
+        assert!(owners.iter().all(|o| *o == wanted), "{steps}");
+        assert_eq!((bytes, about), (truth, 0.0), "{steps}");
+    } else {
+        assert_eq!(owners[0], wanted, "{steps}");
+        assert!((bytes - truth).abs() <= 3.0 * about && about < truth / 3.0, "{bytes} is not {truth} ± {about}: {steps}");
+        assert!(owners.iter().all(|(name, _)| !["fill_cache", "remember", "load_late"].contains(name)), "{steps}");
+    }
+    let advice = run["advice"].as_array().expect("advice").iter().find(|a| a["what"].as_str().is_some_and(|w| w.contains(" leaks: ")));
+    let evidence = advice.and_then(|a| a["evidence"].as_str()).unwrap_or_else(|| panic!("no advice: {}", run["advice"]));
+    let kept = format!("since number {from} kept by ");
+    assert!(evidence.contains(&kept) && evidence.contains(wanted.0), "{evidence}");
+    let text = Command::new(support::memshim()).arg("analyze").arg(dir.join("trace.jsonl")).output().expect("memshim");
+    let words = lossy(&text.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(&kept) && words.contains("STEPS"), "{words}");
+}
+
+/// Samples enough to tell.
+const FAST: &[(&str, &str)] = &[("MEMSHIM_MODE", "fast"), ("MEMSHIM_SAMPLE", "8KiB")];
+const FULL: &[(&str, &str)] = &[("MEMSHIM_MODE", "full")];
+
+#[test]
+fn who_leaks_is_named_and_a_cache_is_not() {
+    if lacks("who_leaks_is_named_and_a_cache_is_not", &[Need::Preload]) {
+        return;
+    }
+    for (settings, exact) in [(FULL, true), (FAST, false)] {
+        let dir = fresh_dir("steps-leak-c");
+        record(&mut steps_c(&["1000", "leak=1024", "cache=90", "late=500"]), &dir, settings);
+        keeps_a_kilobyte(&dir, "step", ("leak", line_of("steps.c", "kept[n_kept++]")), exact);
+    }
+}
+
+#[test]
+fn who_leaks_in_python_is_named_and_a_cache_is_not() {
+    if lacks("who_leaks_in_python_is_named_and_a_cache_is_not", &[Need::Preload, Need::Module("json")]) {
+        return;
+    }
+    for (settings, exact) in [(FULL, true), (FAST, false)] {
+        let dir = fresh_dir("steps-leak-py");
+        let mut command = Command::new(python().unwrap());
+        command.arg(root().join("tests/programs/py_leak.py")).env("MEMSHIM_PHASE_PY", "__main__:step");
+        record(&mut command, &dir, settings);
+        keeps_a_kilobyte(&dir, "__main__:step", ("leak", line_of("py_leak.py", "kept.append(")), exact);
+    }
+}
+
+#[test]
+fn a_map_kept_each_step_is_a_leak_of_maps() {
+    if lacks("a_map_kept_each_step_is_a_leak_of_maps", &[Need::Preload]) {
+        return;
+    }
+    for settings in [FULL, FAST] {
+        let dir = fresh_dir("steps-leak-map");
+        record(&mut steps_c(&["500", "map=65536"]), &dir, settings);
+        let (step, run) = phase_of(&dir, "step");
+        let growth = &step["steps"]["growth"];
+        let maps = &growth["maps"];
+        let figures = ["per_count_bytes", "low_bytes", "high_bytes", "total_bytes", "change_bytes"].map(|key| maps[key].as_f64());
+        assert_eq!(figures, [65536.0, 65536.0, 65536.0, 500.0 * 65536.0, 500.0 * 65536.0].map(Some), "{growth}");
+        assert_eq!((&maps["leaks"], &growth["heap"]["leaks"], &step["steps"]["leaks"]), (&true.into(), &false.into(), &false.into()));
+        assert_eq!((&growth["gpu"], &growth["pinned"]), (&Value::Null, &Value::Null), "no driver was called");
+        let said = run["advice"].as_array().expect("advice").iter().filter_map(|a| a["what"].as_str()).collect::<Vec<_>>();
+        assert!(said.contains(&"`step` leaks committed maps: it keeps 64.0 KiB each time"), "{said:?}");
+        // One page of each is touched.
+        let dir = fresh_dir("steps-steady-map");
+        record(&mut steps_c(&["500"]), &dir, settings);
+        let (step, _) = phase_of(&dir, "step");
+        let growth = &step["steps"]["growth"];
+        assert!(
+            ["heap", "maps"].iter().all(|class| growth[class]["leaks"] == false && growth[class]["per_count_bytes"] == 0.0),
+            "{growth}"
+        );
+    }
+}
+
+#[test]
+fn a_step_that_stands_out_says_what_it_did() {
+    if lacks("a_step_that_stands_out_says_what_it_did", &[Need::Preload]) {
+        return;
+    }
+    let dir = fresh_dir("steps-outliers");
+    record(&mut steps_c(&["60", "us=3000", "sleeps=20", "works=40"]), &dir, FULL);
+    let (step, _) = phase_of(&dir, "step");
+    let outliers = step["steps"]["outliers"].as_array().expect("outliers");
+    let of = |index: u64| outliers.iter().find(|o| o["index"] == index).unwrap_or_else(|| panic!("no {index}: {step}"));
+    let differs = |o: &Value, what: &str| o["differs"].as_array().and_then(|all| all.iter().find(|d| d["what"] == what).cloned());
+    let (slept, worked) = (of(20), of(40));
+    let latency = step["latency"]["median"].as_f64().expect("a median");
+    assert_eq!(slept["waited"], true, "{slept}");
+    assert_eq!(differs(slept, "cpu_s"), None, "{slept}");
+    let cpu = differs(worked, "cpu_s").unwrap_or_else(|| panic!("{worked}"));
+    let seconds = |key: &str| cpu[key].as_f64().expect("seconds");
+    assert!(seconds("value") >= 0.05 && seconds("median") < 0.003, "{cpu}");
+    // On a busy machine it waits for a processor too.
+    assert_eq!(worked["waited"], seconds("value") - seconds("median") < 0.2 * (worked["wall_s"].as_f64().unwrap() - latency), "{worked}");
+    let faults = differs(worked, "minor_faults").unwrap_or_else(|| panic!("{worked}"));
+    assert!(faults["value"].as_f64() >= Some(1000.0) && faults["median"].as_f64() < Some(100.0), "{faults}");
 }

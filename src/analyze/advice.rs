@@ -2,8 +2,10 @@
 //!
 //! Pure over a run's answers, after the job has been put together. Small programs get none: below [`WORTH`] nobody acts.
 
+use super::left;
 use super::phases::is_of_process;
 use super::report::{Advice, Phase, Run};
+use super::steps::in_words;
 use crate::figures::{count, iec, percent};
 use crate::model::units::Bytes;
 
@@ -69,22 +71,46 @@ fn told(run: &Run) -> impl Iterator<Item = &Phase> {
 }
 
 fn leaks(run: &Run) -> impl Iterator<Item = Advice> {
-    let leaking = |p: &&Phase| p.steps.as_ref().is_some_and(|s| s.leaks);
+    let leaking = |p: &&Phase| p.steps.as_ref().is_some_and(|s| s.leaks || s.growth.leaking().is_some());
     // What an inner phase leaks the outer one leaks too: it is said once, of the inner.
     let inner = move |p: &Phase| run.phases.iter().filter(leaking).any(|q| q.path.len() > p.path.len() && q.path.starts_with(&p.path));
     run.phases.iter().filter(move |p| !inner(p)).filter_map(|p| {
-        let steps = p.steps.as_ref().filter(|s| s.leaks)?;
+        let steps = p.steps.as_ref()?;
+        if !steps.leaks {
+            return leaks_beside_the_heap(p);
+        }
+        let kept_by = steps.sites.first().zip(steps.sites_from);
+        let kept_by = kept_by.map(|(top, from)| format!("; {} of it since number {from} kept by {}", iec(top.bytes.0), left::who(top)));
         Some(Advice {
             what: format!("`{}` leaks: it keeps {} each time", p.path.join(" › "), iec(p.growth_per_count_bytes? as u64)),
             evidence: format!(
-                "live heap at its ends grows by {} to {} with 95 % confidence over {} times",
+                "live heap at its ends grows by {} to {} with 95 % confidence over {} times{}",
                 iec(steps.growth_low_bytes.max(0.0) as u64),
                 iec(steps.growth_high_bytes.max(0.0) as u64),
-                count(p.count)
+                count(p.count),
+                kept_by.unwrap_or_default()
             ),
             gain_bytes: Some(Bytes(steps.growth_total_bytes.max(0.0) as u64)),
             gain_s: None,
         })
+    })
+}
+
+/// A leak of another class than the heap.
+fn leaks_beside_the_heap(p: &Phase) -> Option<Advice> {
+    let (class, of) = p.steps.as_ref()?.growth.leaking()?;
+    let bytes = |of: f64| iec(of.max(0.0) as u64);
+    let class = in_words(class);
+    Some(Advice {
+        what: format!("`{}` leaks {class}: it keeps {} each time", p.path.join(" › "), bytes(of.per_count_bytes)),
+        evidence: format!(
+            "{class} at its ends: {} to {} more each time with 95 % confidence, over {} times",
+            bytes(of.low_bytes),
+            bytes(of.high_bytes),
+            count(p.count)
+        ),
+        gain_bytes: Some(Bytes(of.total_bytes.max(0.0) as u64)),
+        gain_s: None,
     })
 }
 
@@ -179,7 +205,7 @@ fn slack(run: &Run) -> impl Iterator<Item = Advice> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{AtPeak, Frame, Heap, Lowered, Owner, Rss, SiteSums, Steps};
+    use super::super::report::{AtPeak, Frame, Growth, Heap, Lowered, Owner, PhaseSite, Rss, SiteSums, Steps};
     use super::*;
 
     fn phase(name: &str, begin_s: f64, end_s: f64) -> Phase {
@@ -226,5 +252,20 @@ mod tests {
         }
         run.lowered = Some(Lowered::Cap);
         assert!(!advice(&run).iter().any(|a| a.what.contains("resident memory")), "it may be maps that were not recorded");
+    }
+
+    #[test]
+    fn a_leak_has_the_site_that_keeps_it_and_each_class_a_line() {
+        let frame = Frame { function: Some("keep".into()), ..Frame::default() };
+        let site = PhaseSite { bytes: Bytes(900 << 10), frames: vec![frame], ..PhaseSite::default() };
+        let steps = Steps { leaks: true, sites: vec![site], sites_from: Some(100), ..Steps::default() };
+        let heap = Phase { count: 1000, growth_per_count_bytes: Some(1024.0), steps: Some(steps), ..phase("step", 0.0, 0.1) };
+        let mut steps = Steps::default();
+        steps.growth.maps = Some(Growth { leaks: true, per_count_bytes: 4096.0, total_bytes: 4096e3, ..Growth::default() });
+        let maps = Phase { count: 1000, steps: Some(steps), ..phase("tile", 0.0, 0.1) };
+        let all = advice(&Run { wall_s: 10.0, phases: vec![heap, maps], ..Run::default() });
+        let said: Vec<&str> = all.iter().map(|a| a.what.as_str()).collect();
+        assert_eq!(said, ["`tile` leaks committed maps: it keeps 4.00 KiB each time", "`step` leaks: it keeps 1.00 KiB each time"]);
+        assert!(all[1].evidence.ends_with("over 1 000 times; 900 KiB of it since number 100 kept by keep"), "{}", all[1].evidence);
     }
 }

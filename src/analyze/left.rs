@@ -7,13 +7,16 @@ use super::report::{Frame, PHASE_SITES_SHOWN, Phase, PhaseSite, PhaseSites};
 use super::sites::Sums;
 use super::sources;
 use super::stacks::{FrameTable, Names, Resolver, Stack};
-use super::{Options, phases::is_of_process};
+use super::{Options, phases::is_of_process, views};
 use crate::model::image::ImageEnd;
+use crate::model::left::first_told;
 use crate::model::sites::Balance;
 use crate::model::units::{Bytes, whole};
 
 /// Phases whose sites are listed; of further ones those that left least have none.
 const PHASES_SHOWN: usize = 200;
+/// Growth of fewer standard errors is not one.
+const CERTAIN: f64 = 2.0;
 
 /// Fills in the sites of an image's phases.
 pub fn complete(image: &ImageEnd, phases: &mut [Phase], names: &Names, table: &mut FrameTable, options: &Options) {
@@ -34,6 +37,43 @@ pub fn complete(image: &ImageEnd, phases: &mut [Phase], names: &Names, table: &m
         phase.left = Some(left);
         phase.meanwhile = Some(meanwhile).filter(|_| phase.source != "auto");
     }
+    // Those that leak have it all, whatever they left.
+    for phase in phases.iter_mut().filter(|p| knows(image, p)) {
+        let sites = phase.steps.as_ref().filter(|s| s.leaks).map(|_| leaking(grown(image, phase))).unwrap_or_default();
+        let Some(steps) = phase.steps.as_mut().filter(|_| !sites.is_empty()) else { continue };
+        let rows = sources::merged(sites.into_iter().map(|(site, held)| sums(image, site, held)).collect(), &mut resolver, table);
+        steps.sites = of(rows, table).top;
+        steps.sites_from = Some(u64::from(first_told(u32::try_from(phase.count).unwrap_or(u32::MAX))) - 1);
+    }
+}
+
+/// Who holds a site's memory, for a sentence.
+pub fn who(site: &PhaseSite) -> String {
+    site.owner.and_then(|at| site.frames.get(at)).or(site.frames.first()).map_or("code without a name".into(), views::label)
+}
+
+/// By how much each site of a phase holds more at its later ends, in two halves.
+fn grown(image: &ImageEnd, phase: &Phase) -> HashMap<u32, [Balance; 2]> {
+    let paths: Vec<bool> = image.phases.paths.iter().map(|p| is(p, phase)).collect();
+    let mut all: HashMap<u32, [Balance; 2]> = HashMap::new();
+    for l in image.heap.left.iter().filter(|l| paths.get(l.path as usize) == Some(&true)) {
+        let halves = all.entry(l.site).or_default();
+        halves.iter_mut().zip(l.grown).for_each(|(half, more)| half.join(more));
+    }
+    all
+}
+
+/// Of these the sites that hold more and more. What grows in one half alone was loaded once; that is only told where nothing grows in both.
+fn leaking(sites: HashMap<u32, [Balance; 2]>) -> Vec<(u32, Balance)> {
+    let mut all: Vec<(u32, Balance, bool)> = Vec::new();
+    for (site, [early, late]) in sites {
+        let mut both = early;
+        both.join(late);
+        let certain = both.bytes as f64 > CERTAIN * both.variance.max(0.0).sqrt();
+        all.push((site, both, early.bytes > 0 && late.bytes > 0 && certain));
+    }
+    let any = all.iter().any(|(_, _, steady)| *steady);
+    all.into_iter().filter(|(_, more, steady)| more.bytes > 0 && (*steady || !any)).map(|(site, more, _)| (site, more)).collect()
 }
 
 /// Whether anything is known of a phase's sites.

@@ -10,7 +10,8 @@ mod outliers;
 use super::report::{Growth, Steps};
 pub use figures::{by_class, of_one};
 use growth::Slope;
-pub use growth::{LEAK_STEPS_MIN, STEPS_MIN, first_judged};
+use growth::first_judged;
+pub use growth::{LEAK_STEPS_MIN, STEPS_MIN, in_words};
 use outliers::{FIGURES, outliers};
 
 /// One time.

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 EXAMPLES
-  memshim check trace.jsonl                              the phases that a loop is made of, against the defaults
+  memshim check trace.jsonl                           the phases that repeat, against the defaults
   memshim check trace.jsonl --phase step --units '64 atoms'
-  memshim check out/ --mean 2ms --p99 5ms --cv off       other targets, for every rank
-  memshim check trace.jsonl --memory 1MB --mean off --p95 off --p99 off --cv off      memory alone
+  memshim check out/ --mean 2ms --p99 5ms --cv off    other targets, for every rank
+  memshim check trace.jsonl --memory 1MB --mean off --p95 off --p99 off --cv off
   memshim check trace.jsonl --json | jq '.checked[].checks[] | select(.passed | not)'
 
 EXIT STATUS 0 all pass, 1 one fails, 2 usage (no such phase, none that repeats), 3 a trace cannot be read.";
@@ -41,12 +41,12 @@ pub struct Check {
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 
-    #[command(flatten)]
-    targets: TargetFlags,
-
     /// The same as JSON; its keys do not change
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    targets: TargetFlags,
 }
 
 /// Each takes `off` too.

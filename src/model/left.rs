@@ -6,7 +6,11 @@
 //! comes: a phase counts its instants, and a place that changes later first notes what it held until then. So memory follows the places,
 //! and a step costs a comparison for each phase that was on.
 //!
+//! Of a phase that repeats it is also known what each place held at some of its ends ([`ends`]): who holds more and more leaks.
+//!
 //! Not for: levels at edges and peaks in bytes ([`super::phases`]), which need no call sites.
+
+mod ends;
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -15,6 +19,8 @@ use super::kinds::{Kind, KindTable};
 use super::live::SpreadHash;
 use super::phases::HeapEdge;
 use super::sites::{Balance, Steps};
+use ends::Ends;
+pub use ends::first_told;
 
 /// Where a phase begins or ends among the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +43,8 @@ const SETS_MAX: usize = 1 << 14;
 const PLACES_MAX: usize = 1 << 21;
 /// Phases of all places together.
 const THEN_MAX: usize = 1 << 22;
+/// Notes of all places together of what they held at ends.
+const ENDS_MAX: usize = 1 << 22;
 /// Phases that are on, of which it is known when they end.
 const ON_MAX: usize = 4096;
 /// Phases of one set: further ones that are on at the same time are left out.
@@ -74,11 +82,12 @@ const END: usize = 0;
 const PEAK: usize = 1;
 const AFTER: usize = 2;
 
-/// What a place held at a phase's three instants: the latest of each that it knows of, and how many those were.
-#[derive(Clone, Copy, Debug, Default)]
+/// What a place held at a phase's three instants: the latest of each that it knows of, and how many those were; and at earlier ends.
+#[derive(Debug, Default)]
 struct Then {
     seen: [u32; 3],
     held: [Balance; 3],
+    ends: Ends,
 }
 
 #[derive(Debug)]
@@ -103,6 +112,8 @@ pub struct PhaseSites {
     /// By path.
     instants: Vec<Instants>,
     level: i64,
+    /// Notes of ends.
+    noted: usize,
     /// Allocations, and edges after which other phases are on, for which there was no room.
     pub crowded: u64,
 }
@@ -116,6 +127,8 @@ pub struct LeftAt {
     pub left: Balance,
     /// Allocated in it, live at its peak, and not any more at the end after that.
     pub meanwhile: Balance,
+    /// Of a phase that repeats, by how much more of it is live at later ends: from [`first_told`] to the middle one, from there to the last.
+    pub grown: [Balance; 2],
 }
 
 impl PhaseSites {
@@ -217,7 +230,7 @@ impl PhaseSites {
         let Some(place) = self.places.get_mut(kind.place as usize - 1) else { return };
         for (path, then) in self.sets[place.set as usize].iter().zip(&mut place.then) {
             if let Some(of) = self.instants.get(*path as usize) {
-                then.note(of.count, place.now);
+                then.note(of.count, place.now, &mut self.noted);
             }
         }
         place.now.add(kind, sign);
@@ -229,11 +242,13 @@ impl PhaseSites {
         for place in &mut self.places {
             for (path, then) in self.sets[place.set as usize].iter().zip(&mut place.then) {
                 let Some(of) = self.instants.get(*path as usize) else { continue };
-                then.note(of.count, place.now);
+                then.note(of.count, place.now, &mut self.noted);
                 let [left, peak, after] = then.held;
                 let meanwhile = peak.less(after);
                 if left.bytes != 0 || meanwhile.bytes != 0 {
-                    all.push(LeftAt { path: *path, site: place.site, left, meanwhile });
+                    // Where one note may be missing none can be relied on.
+                    let grown = if self.noted < ENDS_MAX { then.ends.grown(of.count[END], left) } else { Default::default() };
+                    all.push(LeftAt { path: *path, site: place.site, left, meanwhile, grown });
                 }
             }
         }
@@ -253,7 +268,10 @@ impl Instants {
 
 impl Then {
     #[inline]
-    fn note(&mut self, count: [u32; 3], now: Balance) {
+    fn note(&mut self, count: [u32; 3], now: Balance, noted: &mut usize) {
+        if self.seen[END] != count[END] && *noted < ENDS_MAX {
+            self.ends.hold(self.seen[END], count[END], now, noted);
+        }
         for (i, count) in count.into_iter().enumerate() {
             if self.seen[i] != count {
                 (self.seen[i], self.held[i]) = (count, now);

@@ -38,6 +38,11 @@ impl Balance {
         }
     }
 
+    /// By how much it is more than `earlier`, of which nobody knows what has gone since.
+    pub(super) fn since(self, earlier: Balance) -> Balance {
+        Balance { variance: self.variance + earlier.variance, ..self.less(earlier) }
+    }
+
     /// Adds what is held elsewhere.
     pub fn join(&mut self, other: Balance) {
         self.bytes = self.bytes.saturating_add(other.bytes);

@@ -204,6 +204,11 @@ pub struct Steps {
     pub leaks: bool,
     /// The same of each class of memory that is known, the heap included.
     pub growth: GrowthByClass,
+    /// Of one that leaks: what was allocated in it and holds more at its last end than at an early one, at most [`PHASE_SITES_SHOWN`] call sites,
+    /// the one that grew most first. Empty: it does not, or no call stacks were recorded.
+    pub sites: Vec<PhaseSite>,
+    /// At the end of which time that is, from 0 on: the first that is judged, or of many one soon after it.
+    pub sites_from: Option<u64>,
     /// Those that took much longer than the others, longest first.
     pub outliers: Vec<Outlier>,
 }

@@ -65,6 +65,17 @@ impl Slope {
     }
 }
 
+/// A class of memory as a report's keys have it, in words.
+pub fn in_words(class: &str) -> &str {
+    match class {
+        "maps" => "committed maps",
+        "gpu" => "GPU memory",
+        "pinned" => "pinned memory",
+        "rss" => "resident memory",
+        other => other,
+    }
+}
+
 /// What was live of a class when a step began and when it ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Around {

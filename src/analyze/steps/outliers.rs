@@ -7,7 +7,7 @@ use crate::model::units::Bytes;
 const OUTLIERS: usize = 10;
 /// Beyond the median so many times the median deviation, scaled to a standard deviation.
 const FAR: f64 = 5.0 * 1.4826;
-/// Of the time that it took longer, less on a processor explains nothing.
+/// Of a step's time, and of the time that it took longer: less on a processor explains nothing.
 const CPU_SHARE: f64 = 0.2;
 
 /// What steps are compared by beside their time, and what a difference is at least.
@@ -66,7 +66,7 @@ fn outlier(index: usize, s: &Step, median_s: f64, usual: &[Option<Usual>; FIGURE
     let longer = s.wall_s - median_s;
     let differs = FIGURES.iter().enumerate().filter_map(|(f, &(what, least))| {
         let (value, usual) = (s.figures[f]?, usual[f]?);
-        let least = if f == CPU { longer * CPU_SHARE } else { least };
+        let least = if f == CPU { median_s * CPU_SHARE } else { least };
         let clear = (value - usual.median).abs() > usual.limit().max(least);
         clear.then_some(Difference { what, value, median: usual.median })
     });

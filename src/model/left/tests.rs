@@ -104,3 +104,28 @@ fn a_phase_that_is_on_twice_at_once_ends_twice() {
     p.get(1, 1);
     assert_eq!(p.end(), [(A, 1, 107, 0)]);
 }
+
+#[test]
+fn of_a_phase_that_repeats_it_is_known_who_holds_more_and_more() {
+    let mut p = Play::new();
+    let mut cache = Vec::new();
+    for turn in 0..40 {
+        p.turn(A, true);
+        p.get(2, 1);
+        if turn < 4 {
+            cache.push(p.get(1, 2));
+        }
+        let scratch = p.get(1, 3);
+        p.free(scratch);
+        p.turn(A, false);
+        // What is allocated between is of no phase.
+        p.get(1, 4);
+        if turn == 20 {
+            p.free(cache.remove(0));
+        }
+    }
+    let mut all: Vec<_> = p.book.finish().into_iter().map(|l| (l.site, l.grown.map(|b| b.bytes))).collect();
+    all.sort_unstable();
+    // From the fifth end on: the cache is full, and loses one after the 21st.
+    assert_eq!((first_told(40), all), (5, vec![(1, [7 * 17, 7 * 18]), (2, [-100, 0]), (3, [0, 0])]));
+}

@@ -4,9 +4,9 @@ pub(super) mod names;
 
 use super::{Page, Whose, gpu, peak_resident};
 use crate::analyze::heap::lacks_many;
+use crate::analyze::left::who;
 use crate::analyze::phases::is_of_process;
 use crate::analyze::report::{Phase, PhaseDevice, PhaseSites, Run};
-use crate::analyze::views::label;
 use crate::model::units::Bytes;
 use crate::output::shell;
 use crate::output::table::Table;
@@ -190,7 +190,7 @@ fn left(page: &mut Page, shown: &[&Phase], run: &Run) {
     let most = shown.iter().filter_map(|p| Some((p.left.as_ref()?, p))).max_by_key(|(left, _)| left.bytes);
     let Some((left, p)) = most.filter(|(left, _)| part(left.bytes.0, run.heap.peak_bytes.0)) else { return };
     let Some(top) = left.top.first() else { return };
-    let who = top.owner.and_then(|at| top.frames.get(at)).or(top.frames.first()).map_or("code without a name".into(), label);
+    let who = who(top);
     let about = if left.stderr_bytes > 0.5 { format!(" ± {}", iec(left.stderr_bytes.round() as u64)) } else { String::new() };
     let name = p.path.join("/");
     let line = format!(

@@ -1,14 +1,18 @@
 //! Phases that repeat: how long a time takes, what it leaves behind, and which times stand out.
 
 use super::{Page, Whose};
+use crate::analyze::left::who;
 use crate::analyze::phases::is_of_process;
-use crate::analyze::report::{Difference, Outlier, Phase, Run, Steps};
+use crate::analyze::report::{Difference, Outlier, Phase, PhaseSite, Run, Steps};
+use crate::analyze::steps::in_words;
 use crate::output::table::{Table, cut};
-use crate::output::units::{count, iec_signed, percent, seconds};
+use crate::output::units::{count, iec, iec_signed, percent, seconds};
 
 /// Phases of the table, and those that have a line about the time that took longest.
 const SHOWN: usize = 5;
 const OUTLIERS_SHOWN: usize = 3;
+/// Call sites named as leaking.
+const SITES_SHOWN: usize = 3;
 const NAME_WIDTH: usize = 28;
 const LEAST_TIMES: u64 = crate::analyze::steps::LEAK_STEPS_MIN as u64;
 
@@ -88,7 +92,7 @@ fn growth(page: &mut Page, run: &Run, shown: &[(&Phase, &Steps)]) {
                 "`{}` grows by {} of {} each time ({} to {} with 95 % confidence), {} in {} times: a leak",
                 p.name,
                 iec_signed(of.per_count_bytes as i64),
-                spoken(class),
+                in_words(class),
                 iec_signed(of.low_bytes as i64),
                 iec_signed(of.high_bytes as i64),
                 iec_signed(of.total_bytes as i64),
@@ -101,7 +105,7 @@ fn growth(page: &mut Page, run: &Run, shown: &[(&Phase, &Steps)]) {
     let steady: Vec<String> = judged
         .map(|(p, s)| {
             let (low, high) = (iec_signed(s.growth_low_bytes as i64), iec_signed(s.growth_high_bytes as i64));
-            format!("`{}` ({low} to {high} each time)", p.name)
+            if low == high { format!("`{}` ({low} each time)", p.name) } else { format!("`{}` ({low} to {high} each time)", p.name) }
         })
         .collect();
     if !steady.is_empty() {
@@ -109,29 +113,30 @@ fn growth(page: &mut Page, run: &Run, shown: &[(&Phase, &Steps)]) {
     }
 }
 
-/// A class of memory in words.
-fn spoken(class: &str) -> &str {
-    match class {
-        "maps" => "committed maps",
-        "gpu" => "GPU memory",
-        "pinned" => "pinned memory",
-        "rss" => "resident memory",
-        other => other,
-    }
-}
-
 fn of_heap(p: &Phase, s: &Steps) -> String {
     let growth = p.growth_per_count_bytes.unwrap_or(0.0);
     format!(
         "`{}` grows by {} each time ({} to {} with 95 % confidence), {} in {} times: a leak, though its end may free it; \
-         then it is in nothing that is live at the end",
+         then it is in nothing that is live at the end{}",
         p.name,
         iec_signed(growth as i64),
         iec_signed(s.growth_low_bytes as i64),
         iec_signed(s.growth_high_bytes as i64),
         iec_signed(s.growth_total_bytes as i64),
-        count(p.count)
+        count(p.count),
+        kept_by(s)
     )
+}
+
+/// Who holds what a leak has come to, the first few.
+fn kept_by(s: &Steps) -> String {
+    let Some(from) = s.sites_from else { return String::new() };
+    let site = |of: &PhaseSite| {
+        let about = if of.stderr_bytes > 0.5 { format!(" ± {}", iec(of.stderr_bytes.round() as u64)) } else { String::new() };
+        format!("{} (+{}{about})", who(of), iec(of.bytes.0))
+    };
+    let all: Vec<String> = s.sites.iter().take(SITES_SHOWN).map(site).collect();
+    format!("; since number {} kept by {}", count(from), all.join(", "))
 }
 
 /// Of each phase the time that took longest, and what it did differently.

@@ -187,3 +187,57 @@ fn a_gpu_has_a_section_and_what_is_not_known_is_no_zero() {
         assert!(text.contains(wanted), "{wanted}:\n{text}");
     }
 }
+
+#[test]
+fn phases_that_repeat_have_a_table_and_what_stands_out_is_explained() {
+    let latency = Latency { mean: 1.1e-3, median: 1e-3, p95: 1.5e-3, p99: 2.5e-3, min: 9e-4, max: 6e-2, cv: 0.5 };
+    let frame = Frame { function: Some("keep".into()), ..Frame::default() };
+    let outlier = Outlier {
+        index: 30,
+        wall_s: 6e-2,
+        begin_s: 0.5,
+        waited: Some(true),
+        differs: vec![Difference { what: "minor_faults", value: 5000.0, median: 3.0 }],
+        ..Outlier::default()
+    };
+    let mut steps = Steps {
+        growth_low_bytes: 1000.0,
+        growth_high_bytes: 1050.0,
+        growth_total_bytes: 1024e3,
+        leaks: true,
+        sites: vec![PhaseSite { bytes: Bytes(888 << 10), frames: vec![frame], ..PhaseSite::default() }],
+        sites_from: Some(111),
+        outliers: vec![outlier.clone(), outlier],
+        ..Steps::default()
+    };
+    steps.growth.maps = Some(Growth { leaks: true, per_count_bytes: 4096.0, low_bytes: 4096.0, high_bytes: 4096.0, ..Growth::default() });
+    let phase = |name: &str, steps: Steps, growth: f64| Phase {
+        name: name.into(),
+        path: vec![name.into()],
+        source: "api",
+        count: 1000,
+        latency,
+        growth_per_count_bytes: Some(growth),
+        steps: Some(steps),
+        ..Phase::default()
+    };
+    let even = Steps { growth_high_bytes: 48.0, ..Steps::default() };
+    let mut r = run(7, 20);
+    r.phases = vec![phase("step", steps, 1024.0), phase("even", even, 24.0)];
+    let text = screen(&Report { runs: vec![r], ..Report::default() }, true);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for wanted in [
+        "phase times min median mean p95 p99 max CV growth",
+        "step 1 000 900 µs 1.00 ms 1.10 ms 1.50 ms 2.50 ms 60.0 ms 50 % 1.00 KiB",
+        "`step` grows by 1.00 KiB each time (1000 B to 1.03 KiB with 95 % confidence), 1000 KiB in 1 000 times: a leak",
+        "since number 111 kept by keep (+888 KiB)",
+        "`step` grows by 4.00 KiB of committed maps each time",
+        "no leak, with 95 % confidence: `even` (0 B to 48 B each time)",
+        "but number 30 took 60.0 ms at 500 ms, without more time on a processor: it waited; it had minor faults 5 000 (usually 3) (1 more",
+    ] {
+        assert!(words.contains(wanted), "{wanted}:\n{text}");
+    }
+    let narrow =
+        render(&Report { runs: vec![run(7, 20)], ..Report::default() }, &Style { width: 60, unicode: true, pid: None, traces: vec![] });
+    assert!(!narrow.contains("STEPS"));
+}
