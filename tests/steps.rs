@@ -117,7 +117,7 @@ fn keeps_a_kilobyte(dir: &Path, name: &str, wanted: (&str, i64), exact: bool) {
     }
     let advice = run["advice"].as_array().expect("advice").iter().find(|a| a["what"].as_str().is_some_and(|w| w.contains(" leaks: ")));
     let evidence = advice.and_then(|a| a["evidence"].as_str()).unwrap_or_else(|| panic!("no advice: {}", run["advice"]));
-    let kept = format!("since number {from} kept by ");
+    let kept = format!("kept since number {from}: ");
     assert!(evidence.contains(&kept) && evidence.contains(wanted.0), "{evidence}");
     let text = Command::new(support::memshim()).arg("analyze").arg(dir.join("trace.jsonl")).output().expect("memshim");
     let words = lossy(&text.stdout).split_whitespace().collect::<Vec<_>>().join(" ");

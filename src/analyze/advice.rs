@@ -80,7 +80,7 @@ fn leaks(run: &Run) -> impl Iterator<Item = Advice> {
             return leaks_beside_the_heap(p);
         }
         let kept_by = steps.sites.first().zip(steps.sites_from);
-        let kept_by = kept_by.map(|(top, from)| format!("; {} of it since number {from} kept by {}", iec(top.bytes.0), left::who(top)));
+        let kept_by = kept_by.map(|(top, from)| format!("; kept since number {from}: {} by {}", iec(top.bytes.0), left::who(top)));
         Some(Advice {
             what: format!("`{}` leaks: it keeps {} each time", p.path.join(" › "), iec(p.growth_per_count_bytes? as u64)),
             evidence: format!(
@@ -266,6 +266,6 @@ mod tests {
         let all = advice(&Run { wall_s: 10.0, phases: vec![heap, maps], ..Run::default() });
         let said: Vec<&str> = all.iter().map(|a| a.what.as_str()).collect();
         assert_eq!(said, ["`tile` leaks committed maps: it keeps 4.00 KiB each time", "`step` leaks: it keeps 1.00 KiB each time"]);
-        assert!(all[1].evidence.ends_with("over 1 000 times; 900 KiB of it since number 100 kept by keep"), "{}", all[1].evidence);
+        assert!(all[1].evidence.ends_with("over 1 000 times; kept since number 100: 900 KiB by keep"), "{}", all[1].evidence);
     }
 }

@@ -165,7 +165,7 @@ fn checked(run: &Run, phase: &Phase, t: &Targets) -> Checked {
             || of("memory", t.memory, None, "bytes"),
             |(class, change)| of("memory", t.memory, Some(change as f64), "bytes").map(|c| Check { class: Some(class), ..c }),
         ),
-        t.leak.then(|| leak(run, phase)),
+        t.leak.then(|| leak(phase)),
     ];
     Checked {
         host: run.host.clone(),
@@ -177,27 +177,21 @@ fn checked(run: &Run, phase: &Phase, t: &Targets) -> Checked {
     }
 }
 
-/// The class that changed most over the run, up or down not being the same: what is given back is no trouble. Resident memory is asked
-/// where nothing else is known of the heap.
+/// The class that grew most over the run; what is given back is no trouble. Resident memory counts where the heap is not seen.
 fn memory(run: &Run, phase: &Phase) -> Option<(&'static str, i64)> {
     let growth = &phase.steps.as_ref()?.growth;
-    let known = growth.known().filter(|(class, _)| judged(run, class));
+    let known = growth.known().filter(|(class, _)| *class != "rss" || !run.heap.seen);
     known.map(|(class, of)| (class, of.change_bytes)).reduce(|most, next| if next.1 > most.1 { next } else { most })
 }
 
-fn judged(run: &Run, class: &str) -> bool {
-    if run.heap.seen { class != "rss" } else { class != "heap" }
-}
-
-fn leak(run: &Run, phase: &Phase) -> Check {
+fn leak(phase: &Phase) -> Check {
     let nothing = Check { what: "leak", passed: false, measured: None, allowed: 0.0, unit: "bytes a step", times_mean: None, class: None };
     // Fewer steps have no verdict: nothing is found in them.
     let Some(steps) = phase.steps.as_ref().filter(|_| phase.count >= LEAK_STEPS_MIN as u64) else {
         let known = phase.steps.is_some();
         return Check { passed: known, measured: known.then_some(0.0), ..nothing };
     };
-    let leaking = steps.growth.known().find(|(class, of)| of.leaks && (judged(run, class) || *class == "rss"));
-    match leaking {
+    match steps.growth.leaking() {
         Some((class, of)) => Check { measured: Some(of.per_count_bytes), class: Some(class), ..nothing },
         None => Check { passed: true, measured: Some(0.0), ..nothing },
     }
@@ -268,6 +262,7 @@ mod tests {
         let growth = &mut p.steps.as_mut().unwrap().growth;
         (growth.maps, growth.rss) = (None, grown.map(|g| Growth { leaks: false, ..g }));
         assert_eq!(failed(p.clone(), &Targets::default()), Vec::<&str>::new(), "blocks of before that are touched");
+        p.steps.as_mut().unwrap().growth.heap = None;
         let mut unseen = report(vec![p]);
         unseen.runs[0].heap.seen = false;
         let found = &check(&unseen, None, None, &Targets::default()).unwrap()[0];

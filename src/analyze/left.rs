@@ -37,9 +37,10 @@ pub fn complete(image: &ImageEnd, phases: &mut [Phase], names: &Names, table: &m
         phase.left = Some(left);
         phase.meanwhile = Some(meanwhile).filter(|_| phase.source != "auto");
     }
-    // Those that leak have it all, whatever they left.
-    for phase in phases.iter_mut().filter(|p| knows(image, p)) {
-        let sites = phase.steps.as_ref().filter(|s| s.leaks).map(|_| leaking(grown(image, phase))).unwrap_or_default();
+    // Those that leak, whatever else they left.
+    let leak = |p: &&mut Phase| p.steps.as_ref().is_some_and(|s| s.leaks) && knows(image, p);
+    for phase in phases.iter_mut().filter(leak).take(PHASES_SHOWN) {
+        let sites = leaking(grown(image, phase));
         let Some(steps) = phase.steps.as_mut().filter(|_| !sites.is_empty()) else { continue };
         let rows = sources::merged(sites.into_iter().map(|(site, held)| sums(image, site, held)).collect(), &mut resolver, table);
         steps.sites = of(rows, table).top;

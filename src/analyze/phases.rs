@@ -200,7 +200,8 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     let growth = steps::steps(&all).map(|level| if level.0 > 0.0 { least(level, steps::steps(&of_its_own(&all))) } else { level });
     let growth = growth.filter(|_| inside).map(|(per_count, mut said)| {
         let change = heaps.last().zip(heaps.first()).map_or(0, |(last, first)| last.end.saturating_sub(first.begin));
-        said.growth = steps::by_class(p, times, steps::of_heap(per_count, &said, change), has_gpu);
+        let heap = steps::of_heap(per_count, &said, change);
+        said.growth = steps::by_class(p, times, known_heap.then_some(heap), has_gpu);
         (per_count, said)
     });
     let wall_s: f64 = all.iter().map(|s| s.wall_s).sum();

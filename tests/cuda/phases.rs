@@ -25,6 +25,24 @@ fn a_phase_has_its_own_device_memory_and_transfers() {
     }
 }
 
+#[test]
+fn device_memory_kept_each_step_is_a_leak_of_the_step_that_keeps_it() {
+    if skipped("device_memory_kept_each_step_is_a_leak_of_the_step_that_keeps_it") {
+        return;
+    }
+    for mode in [Mode::Full, Mode::Fast] {
+        let g = gpu_with("phases", "leaky", "proc", mode, &[]);
+        let growth = |name: &str, class: &str| {
+            let p = g.run["phases"].as_array().expect("phases").iter().find(|p| p["name"] == name).expect("the phase");
+            let of = &p["steps"]["growth"][class];
+            (["per_count_bytes", "low_bytes", "high_bytes"].map(|key| of[key].as_f64().expect("a number")), of["leaks"] == true)
+        };
+        assert_eq!(growth("keeps", "gpu"), ([2.0 * MIB as f64; 3], true), "{mode:?}");
+        assert_eq!(growth("keeps", "pinned"), ([65536.0; 3], true), "{mode:?}");
+        assert_eq!((growth("frees", "gpu"), growth("frees", "pinned")), (([0.0; 3], false), ([0.0; 3], false)), "{mode:?}");
+    }
+}
+
 fn ns(v: &Value) -> u64 {
     (v.as_f64().unwrap_or_else(|| panic!("no number: {v}")) * 1e9).round() as u64
 }

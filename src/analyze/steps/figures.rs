@@ -20,15 +20,15 @@ fn looked_at(p: &PhasesEnd, metric: Metric, i: &Instance) -> bool {
     p.is_noted(metric, i.begin) && p.is_noted(metric, i.end)
 }
 
-/// Growth of what is known beside the heap, whose own is told.
-pub fn by_class(p: &PhasesEnd, times: &[&Instance], heap: Growth, has_gpu: bool) -> GrowthByClass {
+/// Growth of what is known beside the heap, whose own is told where it is.
+pub fn by_class(p: &PhasesEnd, times: &[&Instance], heap: Option<Growth>, has_gpu: bool) -> GrowthByClass {
     let around = |metric: Metric, known: &dyn Fn(&Instance) -> bool| -> Vec<Around> {
         let known = times.iter().enumerate().filter(|(_, i)| known(i));
         known.map(|(step, i)| Around { step, begin: p.at(metric, i.begin), end: p.at(metric, i.end) }).collect()
     };
     let all = |metric: Metric| growth::growth(&around(metric, &|_| true), times.len());
     GrowthByClass {
-        heap: Some(heap),
+        heap,
         maps: all(Metric::Maps),
         rss: growth::resident(&around(Metric::Rss, &|i| looked_at(p, Metric::Rss, i)), times.len()),
         gpu: has_gpu.then(|| all(Metric::Gpu)).flatten(),

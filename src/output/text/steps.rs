@@ -133,10 +133,10 @@ fn kept_by(s: &Steps) -> String {
     let Some(from) = s.sites_from else { return String::new() };
     let site = |of: &PhaseSite| {
         let about = if of.stderr_bytes > 0.5 { format!(" ± {}", iec(of.stderr_bytes.round() as u64)) } else { String::new() };
-        format!("{} (+{}{about})", who(of), iec(of.bytes.0))
+        format!("{}{about} by {}", iec(of.bytes.0), who(of))
     };
     let all: Vec<String> = s.sites.iter().take(SITES_SHOWN).map(site).collect();
-    format!("; since number {} kept by {}", count(from), all.join(", "))
+    format!("; kept since number {}: {}", count(from), all.join(", "))
 }
 
 /// Of each phase the time that took longest, and what it did differently.

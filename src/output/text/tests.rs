@@ -230,7 +230,7 @@ fn phases_that_repeat_have_a_table_and_what_stands_out_is_explained() {
         "phase times min median mean p95 p99 max CV growth",
         "step 1 000 900 µs 1.00 ms 1.10 ms 1.50 ms 2.50 ms 60.0 ms 50 % 1.00 KiB",
         "`step` grows by 1.00 KiB each time (1000 B to 1.03 KiB with 95 % confidence), 1000 KiB in 1 000 times: a leak",
-        "since number 111 kept by keep (+888 KiB)",
+        "kept since number 111: 888 KiB by keep",
         "`step` grows by 4.00 KiB of committed maps each time",
         "no leak, with 95 % confidence: `even` (0 B to 48 B each time)",
         "but number 30 took 60.0 ms at 500 ms, without more time on a processor: it waited; it had minor faults 5 000 (usually 3) (1 more",

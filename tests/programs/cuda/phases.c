@@ -31,6 +31,25 @@ static int stages(char **args)
     return 0;
 }
 
+/* Steps that keep device memory and page-locked memory, and steps that give it back. */
+static int leaky(char **args)
+{
+    driver(args);
+    context(0);
+    Ptr dev, host;
+    for (int i = 0; i < 20; i++) {
+        memshim_begin("keeps");
+        OKAY(cuMemAlloc_v2, &dev, (size_t)(2 * MIB));
+        OKAY(cuMemAllocHost_v2, &host, (size_t)(64 << 10));
+        memshim_end();
+        memshim_begin("frees");
+        OKAY(cuMemAlloc_v2, &dev, (size_t)(2 * MIB));
+        OKAY(cuMemFree_v2, dev);
+        memshim_end();
+    }
+    return 0;
+}
+
 static Stream a, b, c;
 static Ptr dev, pinned;
 static void prepare(char **args)
@@ -151,4 +170,4 @@ static int early(char **args)
     return 0;
 }
 
-MODES({"stages", stages}, {"copies", copies}, {"work", work}, {"spells", spells}, {"early", early})
+MODES({"stages", stages}, {"leaky", leaky}, {"copies", copies}, {"work", work}, {"spells", spells}, {"early", early})
