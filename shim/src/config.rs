@@ -104,6 +104,14 @@ pub static mut CONFIG: Config = Config {
     of_run_in_file: Keys::NONE,
 };
 
+/// Whether events say how often their thread had allocated: in fast mode, of which they are a sample. In full mode they tell by themselves, and
+/// where it was lowered nobody knows of the blocks from before.
+#[inline]
+pub fn tells_ages() -> bool {
+    // SAFETY: read once, before there is a lane.
+    unsafe { CONFIG.asked == FAST }
+}
+
 /// Where the kernel put argc, argv, envp: glibc's loader keeps it; elsewhere it is found from `environ`, which still points there at the
 /// start: before the variables lie a zero, the arguments, and their number. Null: not to be found.
 fn initial_stack() -> *const usize {

@@ -463,6 +463,7 @@ pub fn restart_batch(i: u32) {
         c.prev = c.seq;
         c.peak = c.live;
         c.x_last = [0; 8];
+        c.counted = 0;
         let s = &mut c.stacks;
         (s.written, s.s_len, s.p_len, s.s_events, s.p_events) = (record::stack(0, 0), 0, 0, 0, 0);
         commit(lane, &c);

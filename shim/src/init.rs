@@ -374,6 +374,7 @@ unsafe fn start_recording() {
         (*h).exec = SINK.exec;
         (*h).mode = CONFIG.mode;
         (*h).python_alloc = CONFIG.python_alloc as u32;
+        (*h).ages = config::tells_ages() as u32;
         (*h).glibc = real::GLIBC as u32;
         if !SPOOL.shared {
             lines::note(&["spool private: ", SPOOL.reason]);

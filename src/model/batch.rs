@@ -7,8 +7,10 @@ use super::by_thread::ThreadSites;
 use super::endings::{self, Ending};
 use super::kinds::{KindTable, UNKNOWN, age_class};
 use super::left::PhaseSites;
-use super::live::{KindId, LiveTable};
+use super::live::{KindId, LiveTable, SpreadHash};
 use crate::trace::column::Values;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 /// Changes of one event, by metric.
 #[derive(Clone, Debug, Default)]
@@ -135,6 +137,8 @@ pub struct Handover {
 #[derive(Default)]
 pub struct LaneState {
     pub table: LiveTable,
+    /// How often the lane had allocated when its live blocks came, by number; where the trace says so.
+    pub born: HashMap<u64, u64, BuildHasherDefault<SpreadHash>>,
     pub next_seq: u64,
     pub started: bool,
     /// Allocations so far.
@@ -173,6 +177,8 @@ pub struct Decode<'a> {
     pub prev: u64,
     /// Number in the last entry of `x`, by owner modulo 8.
     pub last_of: [u64; 8],
+    /// How often the lane had allocated at the last event that said so; `None` where the trace does not tell.
+    pub count: Option<u64>,
 }
 
 impl Decode<'_> {
@@ -203,7 +209,7 @@ impl Decode<'_> {
                     self.totals.bad_codes += 1;
                     Change::default()
                 }
-                _ => self.release(c, self.lane.next_seq.wrapping_sub(1)),
+                _ => self.release(c, None),
             };
             self.steps.push(change, self.selecting);
         }
@@ -252,6 +258,9 @@ impl Decode<'_> {
         }
         self.lane.next_seq = seq.wrapping_add(1);
         self.lane.table.insert(seq, id);
+        if let Some(count) = self.counted() {
+            self.lane.born.insert(seq, count);
+        }
         self.lane.allocs += 1;
         self.totals.allocs += 1;
         let kind = self.kinds.get_mut(id);
@@ -266,16 +275,29 @@ impl Decode<'_> {
         if kind.replaces() {
             self.totals.reallocs += 1;
             match codes.next() {
-                Some(c) if c % 3 != 0 => change.add(self.release(c, seq.wrapping_sub(1))),
+                Some(c) if c % 3 != 0 => change.add(self.release(c, Some(seq))),
                 _ => self.totals.bad_codes += 1,
             }
         }
         change
     }
 
-    /// `newest`: number of the block allocated last before this event.
+    /// How often the lane had allocated at this event, where the trace tells.
     #[inline]
-    fn release(&mut self, c: u64, newest: u64) -> Change {
+    fn counted(&mut self) -> Option<u64> {
+        let before = self.count?;
+        let [more, rest @ ..] = self.x else {
+            self.totals.bad_codes += 1;
+            return None;
+        };
+        self.x = rest;
+        self.count = Some(before.wrapping_add(*more));
+        self.count
+    }
+
+    /// `replacing`: number of the block that comes in its place, and is the event's own.
+    #[inline]
+    fn release(&mut self, c: u64, replacing: Option<u64>) -> Change {
         let q = c / 3;
         let seq = match (c % 3, q) {
             (1, 0) => return self.release_foreign(),
@@ -284,8 +306,15 @@ impl Decode<'_> {
             (_, q) => self.prev.wrapping_add(memshim_format::v93::unzigzag(q) as u64),
         };
         self.prev = seq;
-        self.totals.temporary += (seq == newest) as u64;
-        self.own.push(Ending { step: self.steps.len() as u32, owner: self.number, age: age_class(newest.wrapping_sub(seq)), seq });
+        // Of the allocations before this event.
+        let age = match (self.count, replacing) {
+            (None, new) => Some(new.unwrap_or(self.lane.next_seq).wrapping_sub(1).wrapping_sub(seq)),
+            (Some(with_new), Some(_)) => self.lane.born.remove(&seq).map(|born| with_new.wrapping_sub(1).saturating_sub(born)),
+            (Some(_), None) => self.counted().zip(self.lane.born.remove(&seq)).map(|(now, born)| now.saturating_sub(born)),
+        };
+        self.totals.temporary += (age == Some(0)) as u64;
+        let age = age.map_or(endings::OLD, age_class);
+        self.own.push(Ending { step: self.steps.len() as u32, owner: self.number, age, seq });
         Change::default()
     }
 
@@ -319,7 +348,9 @@ impl Decode<'_> {
     #[cold]
     fn settle(&mut self) -> Change {
         self.totals.events -= 1;
-        let kind = self.lane.table.take(self.lane.next_seq.wrapping_sub(1));
+        let newest = self.lane.next_seq.wrapping_sub(1);
+        let kind = self.lane.table.take(newest);
+        self.lane.born.remove(&newest);
         if kind == 0 {
             self.totals.unmatched += 1;
             return Change::default();

@@ -30,7 +30,12 @@ pub fn resolve(endings: &[Ending], lanes: &mut [LaneState], steps: &mut Steps, k
         let touched = chunk.iter().fold(0, |all, e| all | lanes.get(e.owner as usize).map_or(0, |lane| lane.table.look(e.seq)));
         std::hint::black_box(touched);
         for e in chunk {
-            let kind = lanes.get_mut(e.owner as usize).map_or(0, |lane| lane.table.take(e.seq));
+            let kind = lanes.get_mut(e.owner as usize).map_or(0, |lane| {
+                if !lane.born.is_empty() {
+                    lane.born.remove(&e.seq);
+                }
+                lane.table.take(e.seq)
+            });
             steps.end(e.step as usize, kind, end(kind, e.age, kinds, totals));
         }
     }

@@ -70,6 +70,8 @@ pub struct Heap {
     by_thread: Option<ThreadSites>,
     /// Every block is an event.
     exact: bool,
+    /// Events say how often their lane had allocated.
+    ages: bool,
     /// Where the site changes in the batch that is being read.
     changes: Vec<(u32, u32)>,
     tick_ns: u64,
@@ -128,6 +130,8 @@ pub struct Settings<'a> {
     /// Sizes to follow on their own.
     pub selected: &'a [u64],
     pub fast: bool,
+    /// Events say how often their lane had allocated.
+    pub ages: bool,
     /// Mean bytes between samples.
     pub sample: u64,
     /// Allocations have stacks: which instant's live set is asked for.
@@ -138,13 +142,14 @@ pub struct Settings<'a> {
 
 impl Heap {
     pub fn new(settings: &Settings) -> Self {
-        let &Settings { tick_ns, inherited, selected, fast, sample, sites, by_thread } = settings;
+        let &Settings { tick_ns, inherited, selected, fast, ages, sample, sites, by_thread } = settings;
         let tick = Some(tick_ns.max(1));
         Heap {
             kinds: KindTable::new(selected, sample),
             sites: sites.map(|instant| SiteBook::new(inherited, instant)),
             by_thread: (by_thread && sites.is_some()).then(ThreadSites::default),
             exact: !fast,
+            ages,
             changes: Vec::new(),
             totals: Totals::default(),
             lanes: Vec::new(),
@@ -289,6 +294,7 @@ impl Heap {
             phases: &on,
             prev: ev.seq,
             last_of: [0; 8],
+            count: self.ages.then_some(0),
         };
         match &ev.k {
             Column::Text(text) => decode.run(memshim_format::v93::Decoder::new(text.as_bytes())),

@@ -90,6 +90,7 @@ impl Image {
                 inherited,
                 selected: &interest.sizes,
                 fast: header.mode == "fast",
+                ages: header.ages,
                 sample: header.sample,
                 sites,
                 by_thread: interest.by_thread,

@@ -38,7 +38,8 @@ impl PythonHeap {
         let held = header.inherited.clone().unwrap_or_default();
         let inherited = held.python_live.clamp(-(1 << 48), 1 << 48);
         let full = header.mode == "full";
-        let settings = Settings { tick_ns: header.tick_ns, inherited, selected: &[], fast: !full, sample: header.sample, sites, by_thread };
+        let Header { tick_ns, sample, ages, .. } = *header;
+        let settings = Settings { tick_ns, inherited, selected: &[], fast: !full, ages, sample, sites, by_thread };
         PythonHeap { heap: Heap::new(&settings), counts: Counts::new(inherited, held.python_blocks), threads: ThreadBook::default(), full }
     }
 

@@ -81,6 +81,9 @@ pub struct LaneLines {
     tick_ns: u64,
     /// By owner modulo 8.
     last_of: [u64; 8],
+    /// Allocations of the lane by its last COUNT record, and those that column `x` has told of; `None` where it tells of none.
+    count: u64,
+    counted: Option<u64>,
     allocs: u64,
     frees: u64,
     bytes: u64,
@@ -94,8 +97,8 @@ pub struct LaneLines {
 }
 
 impl LaneLines {
-    /// Continues after what the drain has taken over.
-    pub fn after(lane: u32, of: &Lane, tick_ns: u64) -> Self {
+    /// Continues after what the drain has taken over. `ages`: column `x` says how often the lane had allocated.
+    pub fn after(lane: u32, of: &Lane, tick_ns: u64, ages: bool) -> Self {
         let c = &of.commit;
         let realloc = match c.pend {
             Pending { what: 1, seq, usable, .. } => Some((Address::Own(seq), usable)),
@@ -119,6 +122,8 @@ impl LaneLines {
             stamp_ns: t0,
             tick_ns: tick_ns.max(1),
             last_of: [0; 8],
+            count: c.count,
+            counted: ages.then_some(0),
             allocs: 0,
             frees: 0,
             bytes: 0,
@@ -164,6 +169,19 @@ impl LaneLines {
         }
     }
 
+    /// A COUNT record.
+    pub fn count(&mut self, low: u64) {
+        self.count = record::allocs_of_count(low, self.count);
+    }
+
+    /// How often the lane had allocated, since the event before that said so.
+    fn push_count(&mut self) {
+        if let Some(counted) = &mut self.counted {
+            push_v93(&mut self.x, self.count.wrapping_sub(*counted));
+            *counted = self.count;
+        }
+    }
+
     /// An ALLOC record. Gives the block's number.
     pub fn allocate(&mut self, r: &Record, kinds: &mut KindRows) -> u64 {
         let func = r.op - op::ALLOC;
@@ -188,6 +206,7 @@ impl LaneLines {
         };
         self.callers.note(self.events);
         push_v93(&mut self.k, number * 3);
+        self.push_count();
         let seq = self.seq;
         self.seq = self.seq.wrapping_add(1);
         self.events += 1;
@@ -197,7 +216,7 @@ impl LaneLines {
         if flags as u64 & record::REPLACES != 0
             && let Some((address, usable)) = old
         {
-            self.push_free(address, usable);
+            self.push_free(address, usable, false);
         }
         self.peak = self.peak.max(self.live);
         seq
@@ -207,15 +226,21 @@ impl LaneLines {
     pub fn free(&mut self, address: Address, usable: u64) {
         if address != Address::Unrecorded {
             self.events += 1;
-            self.push_free(address, usable);
+            self.push_free(address, usable, true);
         }
     }
 
-    fn push_free(&mut self, address: Address, usable: u64) {
+    /// `alone`: it follows no new block of a realloc, which tells how often the lane had allocated.
+    fn push_free(&mut self, address: Address, usable: u64, alone: bool) {
         self.frees += 1;
         self.live = self.live.saturating_sub_unsigned(usable);
         match address {
-            Address::Own(seq) if seq < self.seq && self.seq - seq < AGE_MAX => push_v93(&mut self.k, (self.seq - seq) * 3 + 1),
+            Address::Own(seq) if seq < self.seq && self.seq - seq < AGE_MAX => {
+                push_v93(&mut self.k, (self.seq - seq) * 3 + 1);
+                if alone {
+                    self.push_count();
+                }
+            }
             Address::Foreign(owner, seq) => {
                 push_v93(&mut self.k, 1);
                 let last = &mut self.last_of[owner as usize % 8];

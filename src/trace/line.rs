@@ -146,6 +146,8 @@ pub struct Header {
     pub cwd: Text,
     pub rank: Value,
     pub job: Value,
+    /// Column `x` says how often its lane had allocated at each event.
+    pub ages: bool,
     pub big: u64,
     pub sample: u64,
     pub page: u64,

@@ -57,7 +57,7 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
         let lane = spool.lane(number)?;
         let (records, bad) = ring::records(&spool, number, &lane);
         bad_words += bad;
-        let lines = LaneLines::after(number, &lane, tick_ns);
+        let lines = LaneLines::after(number, &lane, tick_ns, spool.ages);
         work.push(Work { number, lane, records: records.into(), lines });
     }
     if bad_words > 0 {
@@ -209,6 +209,7 @@ fn apply(r: &Record, w: &mut Work, blocks: &mut Blocks, kinds: &mut KindRows, sp
         op::REALLOC_DONE => w.lines.end_realloc(),
         op::STAMP => w.lines.stamp(r.time()),
         op::STAMPED => w.lines.stamped(),
+        op::COUNT => w.lines.count(r.low),
         _ => describe(r, w, group, other),
     }
 }

@@ -72,5 +72,5 @@ pub fn records(spool: &Spool, number: u32, lane: &Lane) -> (Vec<Record>, u64) {
 }
 
 fn known(o: u8) -> bool {
-    matches!(o, op::ALLOC..op::FREE | op::FREE..=op::REALLOC_DONE | op::MMAP..=op::UNDO | op::THREAD_START..=op::CHILD | op::PHASE..=op::ENDED | op::GPU..=op::GPU_LAST)
+    matches!(o, op::ALLOC..op::FREE | op::FREE..=op::REALLOC_DONE | op::MMAP..=op::UNDO | op::THREAD_START..=op::CHILD | op::PHASE..=op::COUNT | op::GPU..=op::GPU_LAST)
 }

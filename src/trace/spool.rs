@@ -45,6 +45,8 @@ pub struct Spool {
     pub failed: u64,
     /// Python's blocks are recorded.
     pub python_alloc: bool,
+    /// Column `x` says how often its lane had allocated at each event.
+    pub ages: bool,
     pub lanes: u32,
     pub table_bytes: u64,
     /// The live table is lost with the process: it was not in the spool.
@@ -164,6 +166,7 @@ impl Spool {
             group: h.u64(offset_of!(Header, group)),
             failed: h.u64(offset_of!(Header, failed)),
             python_alloc: h.u32(offset_of!(Header, python_alloc)) != 0,
+            ages: h.u32(offset_of!(Header, ages)) != 0,
             lanes: h.u32(offset_of!(Header, lanes)).min(layout::LANES_MAX as u32),
             table_bytes: h.u64(offset_of!(Header, table_bytes)),
             table_private: h.u32(offset_of!(Header, table_private)) != 0,
@@ -331,6 +334,8 @@ fn commit_of(f: &Fields) -> Commit {
         live: f.i64(offset_of!(Commit, live)),
         peak: f.i64(offset_of!(Commit, peak)),
         x_last: std::array::from_fn(|i| f.u64(offset_of!(Commit, x_last) + i * 8)),
+        count: f.u64(offset_of!(Commit, count)),
+        counted: f.u64(offset_of!(Commit, counted)),
         pend: Pending {
             what: f.u32(pend + offset_of!(Pending, what)),
             lane: f.u32(pend + offset_of!(Pending, lane)),

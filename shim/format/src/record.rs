@@ -146,6 +146,8 @@ pub mod op {
     pub const STARTED: u8 = 0x5c;
     /// A child was waited for that a signal, the arg, had ended: pid; t_ns.
     pub const ENDED: u8 = 0x5d;
+    /// Fast mode: how often the lane has allocated so far, where the record behind it happens: the low bits. No argument word.
+    pub const COUNT: u8 = 0x5e;
     /// First of the GPU rows, one op a kind: see [`super::gpu`].
     pub const GPU: u8 = super::gpu::FIRST_OP;
     /// Last of them.
@@ -201,9 +203,21 @@ pub const fn time_of_stamp(w: u64, since: u64) -> u64 {
     if t < since { t + STAMP_BITS + 1 } else { t }
 }
 
-/// Whether a record is about stacks or time: no event of the program's, so none is lost where it does not fit.
+/// The COUNT record of so many allocations.
+pub const fn count(allocs: u64) -> u64 {
+    start(op::COUNT, 0, allocs)
+}
+
+/// The allocations that a COUNT record with these low bits says, of which there were `before` already. A handler that allocates while its thread
+/// makes one has told of more: it never becomes fewer.
+pub const fn allocs_of_count(low: u64, before: u64) -> u64 {
+    let more = low.wrapping_sub(before) & super::spool::ADDR_MASK;
+    if more > super::spool::ADDR_MASK / 2 { before } else { before.wrapping_add(more) }
+}
+
+/// Whether a record is about stacks, time or counts: no event of the program's, so none is lost where it does not fit.
 pub const fn is_no_event(w: u64) -> bool {
-    matches!(op_of(w), op::NODE..=op::TEXT | op::STAMP | op::STAMPED)
+    matches!(op_of(w), op::NODE..=op::TEXT | op::STAMP | op::STAMPED | op::COUNT)
 }
 
 /// The second word of a CODE record: first line of the code, bytes of its two texts.
@@ -357,5 +371,15 @@ mod tests {
             }
         }
         assert!(op_of(stamp(u64::MAX)) == op::STAMP && words(stamp(u64::MAX)) == 1);
+    }
+
+    #[test]
+    fn a_count_goes_on_beyond_its_bits_and_never_back() {
+        let said = |allocs: u64, before| allocs_of_count(low_of(count(allocs)), before);
+        for (allocs, before) in [(0, 0), (7, 7), ((1 << 44) + 3, (1 << 44) - 5), ((5 << 44) + 9, 5 << 44), (1 << 43, 1)] {
+            assert_eq!(said(allocs, before), allocs);
+        }
+        assert_eq!([said(99, 100), said(1 << 44, (1 << 44) + 2)], [100, (1 << 44) + 2], "told by a handler meanwhile");
+        assert!(is_no_event(count(u64::MAX)) && words(count(u64::MAX)) == 1);
     }
 }

@@ -141,8 +141,8 @@ pub struct Header {
     pub python_unknown_frees: AtomicU64,
     /// Settled at start: 1 where Python's blocks are recorded.
     pub python_alloc: u32,
-    /// Zero.
-    pub pad: u32,
+    /// Settled at start: 1 where column `x` says how often its lane had allocated at each event.
+    pub ages: u32,
     /// When [`Header::trouble`] came.
     pub trouble_ns: AtomicU64,
     /// Every event before is in the trace.
@@ -245,6 +245,10 @@ pub struct Commit {
     pub peak: i64,
     /// Last sequence number freed from an owner lane, by owner modulo 8 (column `x`).
     pub x_last: [u64; 8],
+    /// Allocations of the lane by the COUNT record read last.
+    pub count: u64,
+    /// Those that the batch's column `x` has told of.
+    pub counted: u64,
     /// A realloc whose first half has been read: identity of the old block.
     pub pend: Pending,
     /// Stacks of its events.

@@ -122,13 +122,14 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
             stacks::note(lane, c);
         }
         put_alloc(lane, c, n, raw.then_some((size, usable.wrapping_sub(size))));
+        put_count(lane, c);
         c.seq += 1;
         c.events += 1;
         c.allocs += 1;
         c.bytes += size;
         c.live += usable as i64;
         if replaces(flags) {
-            end_pending(lane, c);
+            end_pending(lane, c, false);
         }
         if c.live > c.peak {
             c.peak = c.live;
@@ -153,7 +154,7 @@ unsafe fn lose(lane: *mut Lane, c: &mut Commit, usable: u64, flags: u8) {
         }
         if replaces(flags) {
             not_a_call(lane, c);
-            end_pending(lane, c);
+            end_pending(lane, c, true);
         }
         c.peak = c.peak.max(c.live);
     }
@@ -220,6 +221,7 @@ unsafe fn put_block_free(i: u32, lane: *mut Lane, c: &mut Commit, e: Entry) {
     unsafe {
         if e.lane() == i {
             put_own_free(lane, c, e.seq(c.seq));
+            put_count(lane, c);
         } else {
             put_foreign_free(lane, c, e.lane(), foreign_seq(e));
         }
@@ -235,14 +237,19 @@ unsafe fn foreign_seq(e: Entry) -> u64 {
     }
 }
 
-/// The old block of a realloc ends: its code follows the new block's (or stands alone).
-unsafe fn end_pending(lane: *mut Lane, c: &mut Commit) {
+/// The old block of a realloc ends: its code follows the new block's, which tells how often the lane had allocated, or stands alone.
+unsafe fn end_pending(lane: *mut Lane, c: &mut Commit, alone: bool) {
     let p = c.pend;
     c.pend = Pending::default();
     // SAFETY: the lock is held.
     unsafe {
         match p.what {
-            1 => put_own_free(lane, c, p.seq),
+            1 => {
+                put_own_free(lane, c, p.seq);
+                if alone {
+                    put_count(lane, c);
+                }
+            }
             2 => put_foreign_free(lane, c, p.lane, p.seq),
             3 => put_unknown_free(lane, c, p.seq, p.usable),
             _ => return,
@@ -465,6 +472,7 @@ unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
             }
             op::NODE..=op::TEXT => stacks::take(i, lane, c, w, words),
             op::STAMP | op::STAMPED => super::timed(lane, c, w),
+            op::COUNT => c.count = record::allocs_of_count(record::low_of(w), c.count),
             op::PHASE => {
                 super::at(lane, c, *words.add(1));
                 lines::phase(i, c.events, c.seq, w, words);
@@ -489,6 +497,6 @@ unsafe fn finish_pending(lane: *mut Lane, c: &mut Commit) {
     if c.pend.what != 0 {
         c.events += 1;
         // SAFETY: the lock is held.
-        unsafe { end_pending(lane, c) };
+        unsafe { end_pending(lane, c, true) };
     }
 }

@@ -1,10 +1,11 @@
 //! The columns of a lane's pending batch: how an event is written ([`memshim_format::v93`]).
 
+use crate::config::tells_ages;
 use memshim_format::spool::*;
 use memshim_format::v93;
 
-/// Records that the columns of a lane have room for, whatever they are. The longest: a realloc of a raw kind with a foreign old block
-/// takes up to six numbers of `k` or `x` and two of `z`, `s` and `p`; a stamp two of `t`.
+/// Records that the columns of a lane have room for, whatever they are. The longest: a realloc of a raw kind with a foreign old block, in the
+/// place of a foreign block whose end was not seen, takes up to six numbers of `k` or `x` and two of `z`, `s` and `p`; a stamp two of `t`.
 #[inline(always)]
 pub(super) fn room(c: &Commit) -> usize {
     let k = (K_CAP - c.k_len as usize) / (6 * v93::MAX_LEN);
@@ -50,6 +51,16 @@ pub(super) unsafe fn put_own_free(lane: *mut Lane, c: &mut Commit, seq: u64) {
     c.prev = seq;
     // SAFETY: the lock is held.
     unsafe { put_k(lane, c, code) };
+}
+
+/// Fast mode: how often the lane has allocated, since the event before that said so.
+#[inline(always)]
+pub(super) unsafe fn put_count(lane: *mut Lane, c: &mut Commit) {
+    if tells_ages() {
+        // SAFETY: room was left.
+        unsafe { put_x(lane, c, c.count.wrapping_sub(c.counted)) };
+        c.counted = c.count;
+    }
 }
 
 pub(super) unsafe fn put_foreign_free(lane: *mut Lane, c: &mut Commit, owner: u32, seq: u64) {

@@ -3,14 +3,15 @@
 
 use super::quick::SETTLED;
 use super::samples::{draw, was_recorded};
-use super::{Hot, add, push};
+use super::{Hot, add, push, push_of_stacks};
 use crate::callers;
-use crate::config::{CONFIG, FAST, FULL};
+use crate::config::{CONFIG, FAST, FULL, tells_ages};
 use crate::phases::process::script;
 use crate::{sys, writer};
 use core::arch::asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::*;
+use memshim_format::record::func::FIRST_FREE;
 use memshim_format::record::{self, op, start};
 use memshim_format::spool::{Lane, cell};
 
@@ -205,16 +206,37 @@ unsafe fn chosen<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size:
         let push = move |flags: u64| script::with_block(hot, usable, || push_alloc::<B>(hot, func, p, size, usable, flags));
         if size >= CONFIG.big {
             (*hot).left += size as i64; // the sampler is about the others
-            timed(hot, usable, || push(flags));
+            counted(hot, 0, || timed(hot, usable, || push(flags)));
             return;
         }
         let thin = ((*hot).thin as u64) << record::THIN_SHIFT;
         (*hot).left = draw(hot);
         // A block of `big` usable bytes is told by its size when it ends.
         if usable >= CONFIG.big || (*SETTLED.samples).add(p as u64 | B::TAG) {
-            push(flags | record::SAMPLED | thin);
+            counted(hot, 0, || push(flags | record::SAMPLED | thin));
         }
     }
+}
+
+/// Fast mode: leaves a record, and before it how often the thread has allocated, but for `less` of it. Events are a sample of its calls: only this
+/// tells how old a block became. An allocation is counted before, so what is freed before the next one finds the count as it was.
+#[cold]
+#[inline(never)]
+unsafe fn counted(hot: *mut Hot, less: u64, record: impl FnOnce()) {
+    // SAFETY: the caller's hot.
+    unsafe {
+        if tells_ages() {
+            let lane = (*hot).lane;
+            let calls = (0..FIRST_FREE).map(|f| (*lane).counts.get_unchecked(cell(f))[0].load(Relaxed));
+            let allocs = calls.fold(0u64, u64::wrapping_add);
+            // Without it the record would say another age: where there is no room, both are lost.
+            if !push_of_stacks(hot, [record::count(allocs.wrapping_sub(less))]) {
+                add!(lane, lost, 1);
+                return;
+            }
+        }
+    }
+    record();
 }
 
 /// A block of the lane's ends.
@@ -241,8 +263,10 @@ pub unsafe fn on_free<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void) 
         asm!("add qword ptr [{c}], 1", c = in(reg) cell, options(nostack));
         shrink(lane, usable);
         let mode = (*hot).mode;
-        if mode == FULL || mode == FAST && was_recorded(p as u64 | B::TAG, usable) {
+        if mode == FULL {
             push_free(hot, op::FREE, p, usable);
+        } else if mode == FAST && was_recorded(p as u64 | B::TAG, usable) {
+            counted(hot, 0, || push_free(hot, op::FREE, p, usable));
         }
     }
 }
@@ -283,8 +307,10 @@ pub unsafe fn on_realloc_begin<B: Blocks>(hot: *mut Hot, old: *mut libc::c_void)
         let usable = B::usable(old);
         let mode = (*hot).mode;
         let recorded = mode == FULL || mode == FAST && was_recorded(old as u64 | B::TAG, usable);
-        if recorded {
+        if recorded && mode == FULL {
             push_free(hot, op::REALLOC_FREE, old, usable);
+        } else if recorded {
+            counted(hot, 0, || push_free(hot, op::REALLOC_FREE, old, usable));
         }
         Replaced { usable, recorded }
     }
@@ -321,7 +347,10 @@ pub unsafe fn on_realloc_end<B: Blocks>(hot: *mut Hot, func: u8, old: *mut libc:
             let in_place = if p == old { record::IN_PLACE } else { 0 };
             on_alloc::<B>(hot, func, p, size, record::REPLACES | in_place);
         }
-        if was.recorded && ((*hot).mode == FAST || p.is_null()) {
+        if was.recorded && (*hot).mode == FAST {
+            // The old block ended before the new one was counted.
+            counted(hot, !p.is_null() as u64, || push(hot, [start(op::REALLOC_DONE, 0, 0)]));
+        } else if was.recorded && p.is_null() {
             push(hot, [start(op::REALLOC_DONE, 0, 0)]);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::stacks;
 use super::{STAGE, cstr, stage};
-use crate::config::{CONFIG, FULL};
+use crate::config::{CONFIG, FULL, tells_ages};
 use crate::sink::{self, SINK};
 use crate::{proc, real, sys};
 use memshim_format::record::{FNS, PYTHON_FNS};
@@ -54,6 +54,9 @@ pub fn header_now() {
             t.str("null");
         } else {
             t.quoted(cstr(CONFIG.job));
+        }
+        if tells_ages() {
+            t.str(",\"ages\":true");
         }
         t.field("interval_ns", CONFIG.interval_ns)
             .field("big", CONFIG.big as u64)
