@@ -57,14 +57,14 @@ fn a_site_has_what_it_held_at_the_peak_and_what_it_never_gave_back() {
     let figures = |addr: u64| {
         let s = sites[&addr];
         let live = (s.live_at_peak_bytes.unwrap().0, s.live_at_peak_allocs.unwrap(), s.peak_bytes.0);
-        (live, (s.total_bytes.0, s.allocs), s.temporary_allocs, (s.leaked_bytes.0, s.leaked_allocs))
+        (live, (s.total_bytes.0, s.allocs), s.temporary_allocs.unwrap(), (s.leaked_bytes.0, s.leaked_allocs))
     };
     assert_eq!(figures(0x1000), ((20_000, 2, 20_000), (20_100, 3), 0, (100, 1)));
     assert_eq!(figures(0x2000), ((100, 1, 100), (100, 1), 0, (100, 1)));
     assert_eq!(figures(0x3000), ((0, 0, 100), (500, 5), 5, (0, 0)));
     assert_eq!(figures(0), ((0, 0, 100), (100, 1), 0, (100, 1)), "of no stack");
     assert_eq!(sites[&0x1000].sizes, [[100, 1, 0], [10_000, 2, 2]]);
-    assert_eq!(sites[&0x1000].lifetimes, [0, 2, 0, 0, 0]);
+    assert_eq!(sites[&0x1000].lifetimes, Some([0, 2, 0, 0, 0]));
     let t = &run.sites_total;
     assert_eq!((t.live_at_peak_bytes.0, t.total_bytes.0, t.leaked_bytes.0), (20_100, 20_800, 300));
     assert_eq!(

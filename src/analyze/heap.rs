@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::Options;
-use super::report::{Events, Function, Heap, Mode, Selected, SizeEstimate, Usable};
+use super::report::{Estimate, Events, Function, Heap, Mode, Selected, SizeEstimate, Usable};
 use crate::model::image::{ImageEnd, function_name, releases};
+use crate::model::kinds::{Kind, KindTable};
 use crate::model::track::Peak;
 use crate::model::units::{Bytes, Nanos};
 
@@ -187,6 +188,16 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
         (heap.leaked_allocs, heap.leaked_bytes) = (Some(heap.live_allocs), Some(heap.live_bytes));
     }
     heap.usable = Usable { live_bytes: heap.live_bytes, peak_bytes: heap.peak_bytes };
+    heap.temporary_estimated = temporary(image, &image.kinds);
+}
+
+/// How many allocations were temporary, by the samples. After recording was lowered nobody knows.
+pub fn temporary(image: &ImageEnd, kinds: &KindTable) -> Option<Estimate> {
+    if !image.header.ages || !image.seen.lowered.is_empty() {
+        return None;
+    }
+    let (allocs, variance) = kinds.used().map(Kind::temporary).fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+    Some(Estimate { allocs, allocs_stderr: f64::max(variance, 0.0).sqrt() })
 }
 
 /// What an aligned block can have beyond another: the room before and behind it that is too small for a chunk of its own.

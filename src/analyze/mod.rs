@@ -93,6 +93,8 @@ pub enum Error {
     NoTrace { path: String, why: String },
     #[error("no allocation with a call stack is in these traces: record with MEMSHIM_STACKS=mixed (or loosen --filter)")]
     NoStacks,
+    #[error("temporary allocations of process {pid} are not known: {ageless}", ageless = sites::AGELESS)]
+    NoAges { pid: u32 },
 }
 
 /// Reads all traces that the arguments name and answers. What can't be read of them is in the report; an error only where nothing can.

@@ -80,6 +80,8 @@ pub fn sums(rows: &[(Stack, Sums)], table: &FrameTable, own: Own) -> Vec<Owner> 
         total_variance: f64,
         allocs: f64,
         temporary: f64,
+        /// Sites of which that is not known.
+        ageless: u64,
         leaked: i64,
         leaked_variance: f64,
         /// Of the largest site: what is live, and what the owner called.
@@ -95,7 +97,8 @@ pub fn sums(rows: &[(Stack, Sums)], table: &FrameTable, own: Own) -> Vec<Owner> 
         sum.variance += s.live_at_variance;
         sum.total += s.total;
         sum.allocs += s.allocs;
-        sum.temporary += s.lifetimes[0];
+        sum.temporary += s.temporary().0;
+        sum.ageless += s.ages.is_none() as u64;
         sum.total_variance += s.total_variance;
         if s.suppressed.is_none() {
             sum.leaked = sum.leaked.saturating_add(s.leaked);
@@ -114,7 +117,7 @@ pub fn sums(rows: &[(Stack, Sums)], table: &FrameTable, own: Own) -> Vec<Owner> 
             stderr_bytes: s.variance.max(0.0).sqrt(),
             total_bytes: Bytes(whole(s.total)),
             allocs: whole(s.allocs),
-            temporary_allocs: whole(s.temporary),
+            temporary_allocs: (s.ageless == 0).then(|| whole(s.temporary)),
             total_stderr_bytes: s.total_variance.max(0.0).sqrt(),
             leaked_bytes: Bytes::of_balance(s.leaked),
             leaked_stderr_bytes: s.leaked_variance.max(0.0).sqrt(),

@@ -56,6 +56,17 @@ impl Profile {
         Ok(Profile { frames: table.all, processes, instant })
     }
 
+    /// Whether it is known of all stacks.
+    pub fn tells(&self, measure: Measure) -> bool {
+        self.processes.iter().flat_map(|p| &p.rows).all(|(_, sums)| measure.is_known(sums))
+    }
+
+    /// The same, or an error that says of which process it is not.
+    pub fn must_tell(&self, measure: Measure) -> Result<(), Error> {
+        let untold = |p: &&ProcessSites| !p.rows.iter().all(|(_, sums)| measure.is_known(sums));
+        self.processes.iter().find(untold).map_or(Ok(()), |p| Err(Error::NoAges { pid: p.pid }))
+    }
+
     /// Every stack that holds something by the measure: names outermost first, the process in front where there are several.
     pub fn stacks(&self, measure: Measure) -> Vec<(Vec<String>, u64)> {
         let mut all = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::heap;
 use super::report::{Function, Python, Usable};
 use crate::model::image::{ImageEnd, releases};
 use crate::model::python::PythonEnd;
@@ -64,6 +65,7 @@ fn fast(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {
     of.allocs = Some(counts.lanes.values().map(|l| l.allocs).sum());
     of.frees = Some(counts.lanes.values().map(|l| l.frees).sum());
     of.live_allocs = Some(counts.blocks.max(0) as u64);
+    of.temporary_estimated = heap::temporary(image, &p.kinds);
     if p.sizeless {
         return;
     }

@@ -215,6 +215,8 @@ pub struct Heap {
     pub peak_at_s: Option<f64>,
     /// Freed before the same thread allocated anything else; `null` in fast mode.
     pub temporary_allocs: Option<u64>,
+    /// The same from samples, in fast mode; `null` where these do not tell, and in full mode.
+    pub temporary_estimated: Option<Estimate>,
     /// `null`: of a forked child in fast mode it is not told apart from what it inherited.
     pub leaked_bytes: Option<Bytes>,
     pub leaked_allocs: Option<u64>,
@@ -251,8 +253,9 @@ pub struct Python {
     pub allocs: Option<u64>,
     pub frees: Option<u64>,
     pub requested_bytes: Option<Bytes>,
-    /// `null` in fast mode.
+    /// As of `heap`.
     pub temporary_allocs: Option<u64>,
+    pub temporary_estimated: Option<Estimate>,
     /// Of blocks that were not seen allocated.
     pub unknown_frees: u64,
     /// Calls that should be in it and are not.
@@ -279,6 +282,13 @@ pub struct Function {
     /// Calls that freed. For realloc: blocks replaced (`null` in fast mode).
     pub frees: Option<u64>,
     pub bytes: Bytes,
+}
+
+/// A number of allocations that samples stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Estimate {
+    pub allocs: f64,
+    pub allocs_stderr: f64,
 }
 
 /// What the samples of one size stand for.

@@ -36,33 +36,58 @@ pub struct Sums {
     pub leaked: i64,
     pub leaked_blocks: f64,
     pub leaked_variance: f64,
-    /// Of the number of temporary allocations.
-    pub temporary_variance: f64,
-    pub lifetimes: [f64; AGES.len() + 1],
-    /// Bytes of the temporary ones.
-    pub temporary: f64,
+    /// `None`: not known.
+    pub ages: Option<Ages>,
     /// Pattern of a known leak.
     pub suppressed: Option<String>,
     /// Allocations and frees by size.
     pub sizes: BTreeMap<u64, [f64; 2]>,
 }
 
-impl Sums {
-    /// Adds what was allocated of a kind.
-    pub fn add_kind(&mut self, k: &Kind) {
-        let n = k.allocs as f64;
-        self.total += n * k.heft as f64;
-        self.total_variance += if k.weight > 1.0 { n * k.variance() } else { 0.0 };
-        self.allocs += n * k.weight;
-        self.temporary += k.ages[0] as f64 * k.heft as f64;
-        // One sample stands for 1/p calls, with variance (1−p)/p².
-        self.temporary_variance += k.ages[0] as f64 * k.weight * (k.weight - 1.0);
+/// How old its blocks became.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ages {
+    /// Blocks by [`AGES`]; the first are the temporary ones.
+    pub lifetimes: [f64; AGES.len() + 1],
+    /// Variance of their number.
+    pub temporary_variance: f64,
+    /// Their bytes.
+    pub temporary_bytes: f64,
+}
+
+impl Ages {
+    fn add_kind(&mut self, k: &Kind) {
+        self.temporary_bytes += k.ages[0] as f64 * k.heft as f64;
+        self.temporary_variance += k.temporary().1;
         let mut young = 0;
         for (class, freed) in k.ages.iter().enumerate() {
             self.lifetimes[class] += *freed as f64 * k.weight;
             young += *freed as u64;
         }
         self.lifetimes[AGES.len()] += k.frees.saturating_sub(young) as f64 * k.weight;
+    }
+
+    fn join(mut self, b: Ages) -> Ages {
+        self.lifetimes.iter_mut().zip(b.lifetimes).for_each(|(a, b)| *a += b);
+        self.temporary_variance += b.temporary_variance;
+        self.temporary_bytes += b.temporary_bytes;
+        self
+    }
+}
+
+impl Sums {
+    /// How many were temporary, and the variance of that; nothing where it is not known.
+    pub fn temporary(&self) -> (f64, f64) {
+        self.ages.map_or((0.0, 0.0), |a| (a.lifetimes[0], a.temporary_variance))
+    }
+
+    /// Adds what was allocated of a kind.
+    pub fn add_kind(&mut self, k: &Kind) {
+        let n = k.allocs as f64;
+        self.total += n * k.heft as f64;
+        self.total_variance += if k.weight > 1.0 { n * k.variance() } else { 0.0 };
+        self.allocs += n * k.weight;
+        self.ages.iter_mut().for_each(|ages| ages.add_kind(k));
         let size = self.sizes.entry(k.size).or_default();
         size[0] += n * k.weight;
         size[1] += k.frees as f64 * k.weight;
@@ -92,12 +117,10 @@ pub fn join(a: &mut Sums, b: Sums) {
     a.total += b.total;
     a.total_variance += b.total_variance;
     a.allocs += b.allocs;
-    a.temporary += b.temporary;
     a.leaked = a.leaked.saturating_add(b.leaked);
     a.leaked_blocks += b.leaked_blocks;
     a.leaked_variance += b.leaked_variance;
-    a.temporary_variance += b.temporary_variance;
-    a.lifetimes.iter_mut().zip(b.lifetimes).for_each(|(a, b)| *a += b);
+    a.ages = a.ages.zip(b.ages).map(|(a, b)| a.join(b));
     for (size, [allocs, frees]) in b.sizes {
         let of = a.sizes.entry(size).or_default();
         of[0] += allocs;
@@ -145,6 +168,7 @@ pub fn sites(image: &ImageEnd, phases: &[Phase], names: &Names, table: &mut Fram
             }
             answer.sums.problems.extend(beyond(image, instant));
             answer.sums.problems.extend(untold(image, instant));
+            answer.sums.problems.extend(ageless(&rows, options));
             if let Some(phase) = of {
                 (answer.sums.instant, answer.sums.at_s) = (left::said(phase), phase.end_s);
             }
@@ -203,6 +227,17 @@ fn untold(image: &ImageEnd, instant: Instant) -> Option<Missing> {
     Some(Missing { what, count: 1, why })
 }
 
+/// Where temporary allocations are asked for and nobody knows them.
+fn ageless(rows: &[(Stack, Sums)], options: &Options) -> Option<Missing> {
+    let asked = options.view.as_ref().is_some_and(|view| view.measure == Measure::Temporary);
+    let count = rows.iter().filter(|(_, s)| s.ages.is_none()).count() as u64;
+    (asked && count > 0).then(|| Missing { what: "temporary allocations".into(), count, why: format!("not known: {AGELESS}") })
+}
+
+/// Why it is not known how long blocks lived, and what to do.
+pub const AGELESS: &str = "of sampled blocks this trace does not say how many allocations they lived for (recorded by an earlier version, or lowered from full mode \
+     on its way); record again, with MEMSHIM_MODE=full for exact figures";
+
 /// What a thread is called, and the most that it allocated more than it freed.
 fn thread_of(image: &ImageEnd, memory: Memory, tid: u32) -> (String, Option<Bytes>) {
     let found = image.threads.iter().find(|t| t.tid == tid);
@@ -254,7 +289,7 @@ fn listed(rows: Vec<(Stack, Sums)>, at_peak: bool, table: &FrameTable, options: 
             Measure::Peak => live,
             Measure::Leaked if s.suppressed.is_some() => 0,
             Measure::Leaked => s.leaked_bytes.0,
-            Measure::Temporary => s.temporary_allocs,
+            Measure::Temporary => s.temporary_allocs.unwrap_or(0),
             Measure::Total => s.total_bytes.0,
         };
         (std::cmp::Reverse((first, live, s.total_bytes.0)), s.frames.first().map(|f| (f.function.clone(), f.line, f.addr)))
@@ -264,13 +299,13 @@ fn listed(rows: Vec<(Stack, Sums)>, at_peak: bool, table: &FrameTable, options: 
 
 /// At most [`SITES_SHOWN`].
 fn chosen(rows: Vec<(Stack, Sums)>) -> Vec<(Stack, Sums)> {
-    largest(rows, SITES_SHOWN, [|(_, s)| s.live_at as f64, |(_, s)| s.leaked as f64, |(_, s)| s.lifetimes[0], |(_, s)| s.total])
+    largest(rows, SITES_SHOWN, [|(_, s)| s.live_at as f64, |(_, s)| s.leaked as f64, |(_, s)| s.temporary().0, |(_, s)| s.total])
 }
 
 /// At most so many of them, most live first.
 fn chosen_owners(owners: Vec<Owner>) -> Vec<Owner> {
     let measures: [fn(&Owner) -> f64; 4] =
-        [|o| o.live_at_peak_bytes.0 as f64, |o| o.leaked_bytes.0 as f64, |o| o.temporary_allocs as f64, |o| o.total_bytes.0 as f64];
+        [|o| o.live_at_peak_bytes.0 as f64, |o| o.leaked_bytes.0 as f64, |o| o.temporary_allocs.unwrap_or(0) as f64, |o| o.total_bytes.0 as f64];
     let mut kept = largest(owners, OWNERS_SHOWN, measures);
     kept.sort_by_key(|o| std::cmp::Reverse(o.live_at_peak_bytes));
     kept
@@ -313,15 +348,15 @@ fn site(stack: &Stack, s: Sums, at_peak: bool, table: &FrameTable, own: Own) -> 
         peak_bound_bytes: Bytes::of_balance(s.peak_sum.saturating_sub(peak)),
         total_bytes: bytes(s.total),
         allocs: whole(s.allocs),
-        temporary_allocs: whole(s.lifetimes[0]),
-        temporary_stderr_allocs: s.temporary_variance.max(0.0).sqrt(),
+        temporary_allocs: s.ages.map(|a| whole(a.lifetimes[0])),
+        temporary_stderr_allocs: s.ages.map(|a| a.temporary_variance.max(0.0).sqrt()),
         leaked_stderr_bytes: s.leaked_variance.max(0.0).sqrt(),
-        temporary_bytes: bytes(s.temporary),
+        temporary_bytes: s.ages.map(|a| bytes(a.temporary_bytes)),
         leaked_bytes: Bytes::of_balance(s.leaked),
         leaked_allocs: whole(s.leaked_blocks),
         stderr_bytes: s.live_at_variance.max(0.0).sqrt(),
         total_stderr_bytes: s.total_variance.max(0.0).sqrt(),
-        lifetimes: s.lifetimes.map(whole),
+        lifetimes: s.ages.map(|a| a.lifetimes.map(whole)),
         sizes: s.sizes.iter().map(|(size, [allocs, frees])| [*size, whole(*allocs), whole(*frees)]).collect(),
         truncated: stack.truncated,
         suppressed: s.suppressed,

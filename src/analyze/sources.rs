@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::sites::{Sums, join};
+use super::sites::{Ages, Sums, join};
 use super::stacks::{FrameTable, Names, Resolver, Stack};
 use super::{Options, views};
 use crate::model::gpu::sites::Place;
@@ -59,9 +59,11 @@ impl Memory {
 
 /// All rows of an image that are asked for, of one memory, in no order; frames are in the table.
 pub fn rows(image: &ImageEnd, memory: Memory, resolver: &mut Resolver, table: &mut FrameTable, options: &Options) -> Vec<(Stack, Sums)> {
+    let ages = image.knows_ages().then(Ages::default);
+    let of = |ends, kinds, kind| blocks(ends, kinds, &Sums { kind, ages, ..Sums::default() });
     let sums = match memory {
-        Memory::Heap => image.heap.sites.as_ref().map(|ends| blocks(ends, &image.kinds, "heap")),
-        Memory::Python => image.python.as_ref().and_then(|p| p.heap.sites.as_ref().map(|ends| blocks(ends, &p.kinds, "python"))),
+        Memory::Heap => image.heap.sites.as_ref().map(|ends| of(ends, &image.kinds, "heap")),
+        Memory::Python => image.python.as_ref().and_then(|p| p.heap.sites.as_ref().map(|ends| of(ends, &p.kinds, "python"))),
         Memory::Maps => Some(image.maps.sites.iter().filter(|m| m.site > 0).map(mapped).collect()),
         Memory::Gpu => image.gpu.as_ref().map(|gpu| gpu.memory.sites.rows().into_iter().map(held).collect()),
     };
@@ -102,11 +104,12 @@ pub fn merged(sums: Vec<(u32, Sums)>, resolver: &mut Resolver, table: &mut Frame
     rows
 }
 
-fn blocks(ends: &SitesEnd, kinds: &KindTable, kind: &'static str) -> Vec<(u32, Sums)> {
+/// Sums of blocks, each from `empty` ones on.
+fn blocks(ends: &SitesEnd, kinds: &KindTable, empty: &Sums) -> Vec<(u32, Sums)> {
     let mut by_number: Vec<Sums> = Vec::new();
     for k in kinds.used() {
         if by_number.len() <= k.site as usize {
-            by_number.resize_with(k.site as usize + 1, || Sums { kind, ..Sums::default() });
+            by_number.resize(k.site as usize + 1, empty.clone());
         }
         by_number[k.site as usize].add_kind(k);
     }
@@ -135,6 +138,7 @@ fn mapped(m: &MapSite) -> (u32, Sums) {
         total: m.total as f64,
         allocs: m.calls as f64,
         leaked: m.now,
+        ages: Some(Ages::default()),
         ..Sums::default()
     };
     (m.site, sums)
@@ -156,6 +160,7 @@ fn held((place, site, of): (Place, u32, crate::model::gpu::sites::GpuUse)) -> (u
         allocs: of.allocs as f64,
         leaked: of.now,
         leaked_blocks: of.blocks as f64,
+        ages: Some(Ages::default()),
         ..Sums::default()
     };
     (site, sums)

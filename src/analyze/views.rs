@@ -52,7 +52,7 @@ impl Measure {
             Measure::Peak => s.live_at as f64,
             Measure::Leaked if s.suppressed.is_some() => 0.0,
             Measure::Leaked => s.leaked as f64,
-            Measure::Temporary => s.lifetimes[0],
+            Measure::Temporary => s.temporary().0,
             Measure::Total => s.total,
         }
     }
@@ -63,9 +63,14 @@ impl Measure {
             Measure::Peak => s.live_at_variance,
             Measure::Leaked if s.suppressed.is_some() => 0.0,
             Measure::Leaked => s.leaked_variance,
-            Measure::Temporary => s.temporary_variance,
+            Measure::Temporary => s.temporary().1,
             Measure::Total => s.total_variance,
         }
+    }
+
+    /// Whether it is known of a row.
+    pub fn is_known(self, s: &Sums) -> bool {
+        self != Measure::Temporary || s.ages.is_some()
     }
 
     /// What is counted.
@@ -103,12 +108,13 @@ pub fn view(rows: &[(Stack, Sums)], table: &FrameTable, request: &Request, threa
     let mut view = View {
         measure: measure.name(),
         unit: measure.unit(),
-        total: whole(all),
+        total: rows.iter().all(|(_, s)| measure.is_known(s)).then(|| whole(all)),
         stderr: variance.max(0.0).sqrt(),
         top: request.top,
         ..View::default()
     };
     match request.by {
+        _ if view.total.is_none() => {}
         By::Site => {}
         By::Tree => view.tree = tree(rows, table, measure, all),
         by => {
@@ -284,6 +290,7 @@ impl ViewRow {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sites::Ages;
     use super::*;
 
     fn table() -> (FrameTable, Vec<u32>) {
@@ -315,7 +322,7 @@ mod tests {
         let v = view(&rows, &t, &Request { by: By::Function, measure: Measure::Peak, top: 10 }, &nobody);
         let got: Vec<_> = v.rows.iter().map(|r| (r.frame.function.as_deref().unwrap(), r.inclusive, r.exclusive)).collect();
         assert_eq!(got, [("main", 137, 7), ("work", 130, 30), ("get", 100, 100)]);
-        assert_eq!(v.total, 137);
+        assert_eq!(v.total, Some(137));
         let v = view(&rows, &t, &Request { by: By::Module, measure: Measure::Peak, top: 1 }, &nobody);
         assert_eq!((v.rows[0].label(), v.rows[0].inclusive, v.rows[0].exclusive, v.rows_total), ("app".into(), 137, 37, 2));
         let v = view(&rows, &t, &Request { by: By::Line, measure: Measure::Peak, top: 9 }, &nobody);
@@ -333,6 +340,24 @@ mod tests {
         assert_eq!((main.calls[0].inclusive, main.calls[0].exclusive, main.calls[0].calls[0].inclusive), (9950, 950, 9000));
         assert_eq!((main.calls[1].frame.as_ref(), main.calls[1].inclusive), (None, 30));
         assert_eq!((v.tree[1].frame.as_ref(), v.tree[1].inclusive), (None, 20));
+    }
+
+    #[test]
+    fn what_nobody_knows_is_not_nothing() {
+        let (t, f) = table();
+        let known = |stack: &[u32], n| {
+            let (stack, s) = row(stack, 1);
+            (stack, Sums { ages: Some(Ages { lifetimes: [n, 0.0, 0.0, 0.0, 0.0], ..Ages::default() }), ..s })
+        };
+        let rows = [known(&[f[0]], 7.0), known(&[f[2]], 3.0)];
+        let asked = |by| Request { by, measure: Measure::Temporary, top: 9 };
+        let v = view(&rows, &t, &asked(By::Function), &nobody);
+        assert_eq!((v.total, v.rows.len()), (Some(10), 2));
+        let rows = [known(&[f[0]], 7.0), row(&[f[2]], 1)];
+        for by in [By::Function, By::Tree, By::Thread] {
+            let v = view(&rows, &t, &asked(by), &nobody);
+            assert_eq!((v.total, v.rows.len(), v.tree.len()), (None, 0, 0));
+        }
     }
 
     #[test]

@@ -74,6 +74,7 @@ impl Export {
             bail_usage!("pprof's format is not for a terminal: name a file with -o");
         }
         let profile = with_progress(&self.traces, |progress| Profile::read(&self.traces, &options, self.pid, progress))?;
+        profile.must_tell(self.of.into())?;
         match &self.output {
             Some(path) => {
                 // What can fail for want of anything to draw fails before the file is touched.

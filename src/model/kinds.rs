@@ -48,6 +48,12 @@ impl Kind {
         size * size * self.weight * (self.weight - 1.0)
     }
 
+    /// How many temporary allocations those freed stand for, with the variance: one sample stands for 1/p calls, with (1−p)/p².
+    pub fn temporary(&self) -> (f64, f64) {
+        let freed = self.ages[0] as f64;
+        (freed * self.weight, freed * self.weight * (self.weight - 1.0))
+    }
+
     /// The code of the old block follows.
     pub fn replaces(&self) -> bool {
         self.flags & record::REPLACES as u32 != 0

@@ -39,6 +39,9 @@ struct Lane {
     p: Vec<u8>,
     /// Events before the last pair of `s`, of `p`.
     sited: [u64; 2],
+    /// How often the lane has allocated, where that is told, and what of it the batch has told.
+    count: u64,
+    counted: u64,
 }
 
 /// See the module.
@@ -51,6 +54,8 @@ pub struct Writer {
     tick: u64,
     /// Write columns as arrays of integers.
     pub arrays: bool,
+    /// Say how often lanes had allocated (`ages` of the header).
+    pub ages: bool,
 }
 
 pub const TICK: u64 = 100;
@@ -64,7 +69,7 @@ impl Writer {
             r#"{{"type":"header","v":1,"run":"00","pid":{pid},"ppid":1,"start_ticks":77,"pid_ns":1,"exec":0,"mode":"{mode}","cols":"v93","tick_ns":{TICK},"mono_ns":1000,"wall_ns":1764289999000000000,"host":"nowhere","exe":"/bin/x","argv":["x"],"cwd":"/","rank":null,"job":null,"big":65536,"sample":524288,"page":4096,"allocator":"glibc","slack":24{extra}}}"#
         )
         .unwrap();
-        Writer { out: out.into_bytes(), lanes: Vec::new(), kinds: Vec::new(), written: 0, group: 0, tick: TICK, arrays: false }
+        Writer { out: out.into_bytes(), lanes: Vec::new(), kinds: Vec::new(), written: 0, group: 0, tick: TICK, arrays: false, ages: false }
     }
 
     /// A whole line as it is.
@@ -116,6 +121,7 @@ impl Writer {
         let token = Token { lane, seq: l.seq };
         l.seq += 1;
         l.n += 1;
+        self.told(lane);
         if let Some(old) = old {
             self.end(lane, old);
         }
@@ -161,6 +167,22 @@ impl Writer {
     pub fn free(&mut self, lane: u32, old: Old) {
         self.lane(lane).n += 1;
         self.end(lane, old);
+        if matches!(old, Old::Block(b) if b.lane == lane) {
+            self.told(lane);
+        }
+    }
+
+    /// Before the events that follow the lane had allocated so often.
+    pub fn count(&mut self, lane: u32, allocs: u64) {
+        self.lane(lane).count = allocs;
+    }
+
+    fn told(&mut self, lane: u32) {
+        if self.ages {
+            let l = self.lane(lane);
+            push_v93(&mut l.x, l.count - l.counted);
+            l.counted = l.count;
+        }
     }
 
     /// The block allocated last was ended by a free written as unknown.
@@ -239,8 +261,8 @@ impl Writer {
                 if l.s.is_empty() { String::new() } else { format!(r#","s":{},"p":{}"#, column(&l.s), column(&l.p)) }
             )
             .unwrap();
-            let seq = l.seq;
-            *l = Lane { seq, seq0: seq, prev: seq, ..Lane::default() };
+            let Lane { seq, count, .. } = *l;
+            *l = Lane { seq, seq0: seq, prev: seq, count, ..Lane::default() };
         }
         self.group += any as u64;
     }

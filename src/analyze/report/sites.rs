@@ -59,12 +59,12 @@ pub struct Site {
     pub peak_bound_bytes: Bytes,
     pub total_bytes: Bytes,
     pub allocs: u64,
-    /// Freed before the same thread allocated anything else.
-    pub temporary_allocs: u64,
+    /// Freed before the same thread allocated anything else; `null` here and below: the trace does not tell how long its blocks lived.
+    pub temporary_allocs: Option<u64>,
     /// Standard errors, where the figures are estimated from samples; else 0.
-    pub temporary_stderr_allocs: f64,
+    pub temporary_stderr_allocs: Option<f64>,
     pub leaked_stderr_bytes: f64,
-    pub temporary_bytes: Bytes,
+    pub temporary_bytes: Option<Bytes>,
     pub leaked_bytes: Bytes,
     pub leaked_allocs: u64,
     /// Standard error of the live bytes at the peak (or at the instant asked for), where they are estimated from samples; else 0.
@@ -72,7 +72,7 @@ pub struct Site {
     /// Of `total_bytes`.
     pub total_stderr_bytes: f64,
     /// Blocks freed within so many allocations of their thread: 0 (temporary), 15, 255, 4095, later (or by another thread).
-    pub lifetimes: [u64; 5],
+    pub lifetimes: Option<[u64; 5]>,
     /// `[size, allocs, frees]` by requested size; of samples, what they stand for.
     pub sizes: Vec<[u64; 3]>,
     /// The stack goes on beyond its outermost frame: deeper than is recorded, or through code without unwind rules.
@@ -136,8 +136,8 @@ pub struct View {
     pub measure: &'static str,
     /// Of the amounts below: `bytes`, or `allocations`.
     pub unit: &'static str,
-    /// Of all sites.
-    pub total: u64,
+    /// Of all sites; `null`, and there are no rows: it is not known.
+    pub total: Option<u64>,
     /// Its standard error where it is estimated from samples; else 0.
     pub stderr: f64,
     /// Rows asked for.
@@ -186,7 +186,8 @@ pub struct Owner {
     pub stderr_bytes: f64,
     pub total_bytes: Bytes,
     pub allocs: u64,
-    pub temporary_allocs: u64,
+    /// `null`: the trace does not tell how long its blocks lived.
+    pub temporary_allocs: Option<u64>,
     /// Known leaks are not in it.
     pub leaked_bytes: Bytes,
     /// Standard errors, where the figures are estimated from samples; else 0.

@@ -85,6 +85,11 @@ impl ImageEnd {
         self.seen.lowered.iter().map(Lowered::told_until).min().unwrap_or(u64::MAX)
     }
 
+    /// Whether it is known how often a thread allocated while its recorded blocks lived.
+    pub fn knows_ages(&self) -> bool {
+        self.header.ages || self.header.mode == "full"
+    }
+
     /// Whether it is known which of the recorded blocks of a time ended in it.
     pub fn tells_ends(&self, from: u64, to: u64) -> bool {
         to < self.told_until() || self.seen.lowered.iter().all(|l| l.mode == "fast" && from > l.t)

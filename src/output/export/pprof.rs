@@ -8,13 +8,16 @@ use crate::analyze::report::Frame;
 use crate::analyze::views::{Measure, label};
 use crate::model::units::whole;
 
-/// Types of a sample's values, in their order: name, unit.
-const VALUES: [(&str, &str); 5] = [
-    ("peak_space", "bytes"),
-    ("leaked_space", "bytes"),
-    ("temporary_objects", "count"),
-    ("alloc_space", "bytes"),
-    ("alloc_objects", "count"),
+/// A type of a sample's values: name, unit, and what is measured; `None`: allocations.
+type ValueType = (&'static str, &'static str, Option<Measure>);
+
+/// Those that there are, in their order.
+const VALUES: [ValueType; 5] = [
+    ("peak_space", "bytes", Some(Measure::Peak)),
+    ("leaked_space", "bytes", Some(Measure::Leaked)),
+    ("temporary_objects", "count", Some(Measure::Temporary)),
+    ("alloc_space", "bytes", Some(Measure::Total)),
+    ("alloc_objects", "count", None),
 ];
 
 /// A message: fields one after another.
@@ -75,7 +78,8 @@ impl Strings {
 pub fn write(profile: &Profile, measure: Measure, out: &mut impl Write) -> io::Result<()> {
     let mut strings = Strings { all: vec![String::new()], known: HashMap::from([(String::new(), 0)]) };
     let mut m = Message::default();
-    for (name, unit) in VALUES {
+    let values: Vec<ValueType> = VALUES.into_iter().filter(|(.., of)| of.is_none_or(|m| profile.tells(m))).collect();
+    for (name, unit, _) in &values {
         let (name, unit) = (strings.number(name), strings.number(unit));
         m.message(1, |v| {
             v.int(1, name);
@@ -88,9 +92,7 @@ pub fn write(profile: &Profile, measure: Measure, out: &mut impl Write) -> io::R
         for (stack, sums) in &p.rows {
             m.message(2, |s| {
                 s.packed(1, stack.frames.iter().map(|f| *f as u64 + 1));
-                let [peak, leaked, temporary, total] =
-                    [Measure::Peak, Measure::Leaked, Measure::Temporary, Measure::Total].map(|m| whole(m.of(sums)));
-                s.packed(2, [peak, leaked, temporary, total, sums.allocs.round() as u64]);
+                s.packed(2, values.iter().map(|(.., of)| of.map_or(sums.allocs.round() as u64, |m| whole(m.of(sums)))));
                 s.message(3, |l| {
                     l.int(1, pid);
                     l.int(3, p.pid as u64);
@@ -112,13 +114,8 @@ pub fn write(profile: &Profile, measure: Measure, out: &mut impl Write) -> io::R
             f.int(4, function.1);
         });
     }
-    let shown = VALUES[match measure {
-        Measure::Peak => 0,
-        Measure::Leaked => 1,
-        Measure::Temporary => 2,
-        Measure::Total => 3,
-    }];
-    let shown = strings.number(shown.0);
+    let shown = values.iter().find(|(.., of)| *of == Some(measure)).map_or("", |(name, ..)| name);
+    let shown = strings.number(shown);
     strings.all.iter().for_each(|s| m.bytes(6, s.as_bytes()));
     let start = profile.processes.iter().map(|p| p.start_ns).min().unwrap_or(0);
     m.int(9, start);

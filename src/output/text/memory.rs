@@ -174,6 +174,14 @@ fn heap(page: &mut Page, run: &Run) {
             percent(n as f64, h.allocs as f64)
         ));
     }
+    if let Some(e) = h.temporary_estimated.filter(|_| h.allocs > 0) {
+        lines.push(format!(
+            "temporary about {}{} allocations ({} of all): freed before the thread's next one",
+            count(e.allocs.round() as u64),
+            if e.allocs_stderr > 0.5 { format!(" (± {})", count(e.allocs_stderr.round() as u64)) } else { String::new() },
+            percent(e.allocs, h.allocs as f64)
+        ));
+    }
     let when = if run.end.kind == EndKind::Running { "now" } else { "at the end" };
     let blocks = |bytes: u64, n: u64| format!("{} in {} blocks", iec(bytes), count(n));
     if h.inherited_bytes.0 > 0 {

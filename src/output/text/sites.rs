@@ -158,9 +158,12 @@ pub fn all(page: &mut Page, run: &Run) {
         page.warn("note", format!("{}: {}", p.what, p.why));
     }
     page.gap();
+    let Some(total) = view.total else {
+        return page.warn("", format!("{}: not known, see above", what(&view, run)));
+    };
     if !view.tree.is_empty() {
         let about = spaced(plus_minus(view.stderr, |n| amount(&view, n)));
-        page.say("CALLS", format!("{} of {}{about}, outermost first", what(&view, run), amount(&view, view.total)));
+        page.say("CALLS", format!("{} of {}{about}, outermost first", what(&view, run), amount(&view, total)));
         let mut lines = Vec::new();
         view.tree.iter().for_each(|n| branch(n, 0, &view, &mut lines));
         let room = page.room();
@@ -185,10 +188,15 @@ fn amount(view: &View, n: u64) -> String {
     if view.unit == "bytes" { iec(n) } else { count(n) }
 }
 
+/// Of all.
+fn share(n: u64, view: &View) -> String {
+    percent(n as f64, view.total.unwrap_or(0) as f64)
+}
+
 /// A line a node; calls that only one thing leads to stand under each other without going further right.
 fn branch(node: &TreeNode, depth: usize, view: &View, lines: &mut Vec<String>) {
     let who = node.frame.as_ref().map_or("smaller ones".into(), label);
-    let share = percent(node.inclusive as f64, view.total as f64);
+    let share = share(node.inclusive, view);
     // A column of its own where anything is an estimate.
     let about = plus_minus(node.stderr, |n| amount(view, n));
     let about = if view.stderr > 0.5 { format!(" {about:<12}") } else { String::new() };
@@ -212,7 +220,7 @@ fn rows(page: &mut Page, view: &View, run: &Run) {
     };
     t.row(with(["all", "share", "own", "share", "allocations", "who"].map(str::to_owned).to_vec(), String::new()));
     for r in &view.rows {
-        let share = |n: u64| percent(n as f64, view.total as f64);
+        let share = |n: u64| share(n, view);
         let cells = [
             amount(view, r.inclusive),
             share(r.inclusive),
@@ -237,7 +245,7 @@ fn threads(page: &mut Page, view: &View, run: &Run) {
     for r in &view.rows {
         t.row([
             amount(view, r.inclusive),
-            percent(r.inclusive as f64, view.total as f64),
+            share(r.inclusive, view),
             plus_minus(r.stderr, |n| amount(view, n)),
             r.peak_bytes.map_or_else(String::new, |b| iec(b.0)),
             count(r.allocs),
@@ -310,20 +318,21 @@ fn figures(page: &mut Page, number: usize, s: &Site) {
     let live = s.live_at_peak_bytes.or(s.live_at_bytes).unwrap_or_default();
     let blocks = s.live_at_peak_allocs.or(s.live_at_allocs).filter(|_| memory_of(s) != "maps");
     let blocks = blocks.map_or_else(String::new, |n| format!(" in {} blocks", count(n)));
-    let temporary = spaced(plus_minus(s.temporary_stderr_allocs, count));
+    let temporary = s.temporary_allocs.map_or_else(String::new, |n| {
+        format!(", {}{} temporary", count(n), spaced(plus_minus(s.temporary_stderr_allocs.unwrap_or(0.0), count)))
+    });
     let bound = if s.peak_bound_bytes.0 > 0 { format!(" to {}", iec(s.peak_bytes.0 + s.peak_bound_bytes.0)) } else { String::new() };
     let known = s.suppressed.as_ref().map(|p| format!(" (a known leak: {p})")).unwrap_or_default();
     page.say(
         &format!("{number}"),
         format!(
-            "{}live {}{}; own peak {}{bound}; total {} in {} allocations, {}{temporary} temporary; live at the end {} in {}{known}",
+            "{}live {}{}; own peak {}{bound}; total {} in {} allocations{temporary}; live at the end {} in {}{known}",
             place(s),
             estimated(live.0, s.stderr_bytes),
             blocks,
             iec(s.peak_bytes.0),
             estimated(s.total_bytes.0, s.total_stderr_bytes),
             count(s.allocs),
-            count(s.temporary_allocs),
             estimated(s.leaked_bytes.0, s.leaked_stderr_bytes),
             count(s.leaked_allocs)
         ),
