@@ -235,8 +235,8 @@ fn ageless(rows: &[(Stack, Sums)], options: &Options) -> Option<Missing> {
 }
 
 /// Why it is not known how long blocks lived, and what to do.
-pub const AGELESS: &str = "of sampled blocks this trace does not say how many allocations they lived for (recorded by an earlier version, or lowered from full mode \
-     on its way); record again, with MEMSHIM_MODE=full for exact figures";
+pub const AGELESS: &str = "the trace does not say how old its sampled blocks became (it is of an earlier version, or was lowered from full mode); record again, \
+     with MEMSHIM_MODE=full for exact figures";
 
 /// What a thread is called, and the most that it allocated more than it freed.
 fn thread_of(image: &ImageEnd, memory: Memory, tid: u32) -> (String, Option<Bytes>) {
@@ -304,8 +304,12 @@ fn chosen(rows: Vec<(Stack, Sums)>) -> Vec<(Stack, Sums)> {
 
 /// At most so many of them, most live first.
 fn chosen_owners(owners: Vec<Owner>) -> Vec<Owner> {
-    let measures: [fn(&Owner) -> f64; 4] =
-        [|o| o.live_at_peak_bytes.0 as f64, |o| o.leaked_bytes.0 as f64, |o| o.temporary_allocs.unwrap_or(0) as f64, |o| o.total_bytes.0 as f64];
+    let measures: [fn(&Owner) -> f64; 4] = [
+        |o| o.live_at_peak_bytes.0 as f64,
+        |o| o.leaked_bytes.0 as f64,
+        |o| o.temporary_allocs.unwrap_or(0) as f64,
+        |o| o.total_bytes.0 as f64,
+    ];
     let mut kept = largest(owners, OWNERS_SHOWN, measures);
     kept.sort_by_key(|o| std::cmp::Reverse(o.live_at_peak_bytes));
     kept

@@ -14,7 +14,8 @@ use crate::model::units::whole;
 /// All measures, that asked for first.
 pub fn write(profile: &Profile, measure: Measure, out: &mut impl Write) -> io::Result<()> {
     let others = [Measure::Peak, Measure::Leaked, Measure::Temporary, Measure::Total];
-    let measures: Vec<Measure> = std::iter::once(measure).chain(others.into_iter().filter(|m| *m != measure && profile.tells(*m))).collect();
+    let measures: Vec<Measure> =
+        std::iter::once(measure).chain(others.into_iter().filter(|m| *m != measure && profile.tells(*m))).collect();
     let mut frames: Vec<Value> = profile.frames.iter().map(frame).collect();
     let mut extra = Extra { frames: &mut frames, known: HashMap::new() };
     let profiles: Vec<Value> = measures.into_iter().map(|m| sampled(profile, m, &mut extra)).collect();

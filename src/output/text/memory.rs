@@ -179,7 +179,7 @@ fn heap(page: &mut Page, run: &Run) {
             "temporary about {}{} allocations ({} of all): freed before the thread's next one",
             count(e.allocs.round() as u64),
             if e.allocs_stderr > 0.5 { format!(" (± {})", count(e.allocs_stderr.round() as u64)) } else { String::new() },
-            percent(e.allocs, h.allocs as f64)
+            percent(e.allocs.min(h.allocs as f64), h.allocs as f64)
         ));
     }
     let when = if run.end.kind == EndKind::Running { "now" } else { "at the end" };
