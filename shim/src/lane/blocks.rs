@@ -223,15 +223,17 @@ unsafe fn chosen<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size:
 #[cold]
 #[inline(never)]
 unsafe fn counted(hot: *mut Hot, less: u64, record: impl FnOnce()) {
-    // SAFETY: the caller's hot.
+    // SAFETY: the caller's hot, whose lane is none in a child forked in a handler on top of us.
     unsafe {
-        if tells_ages() {
-            let lane = (*hot).lane;
+        let lane = (*hot).lane;
+        if tells_ages() && !lane.is_null() {
             let calls = (0..FIRST_FREE).map(|f| (*lane).counts.get_unchecked(cell(f))[0].load(Relaxed));
             let allocs = calls.fold(0u64, u64::wrapping_add);
             // Without it the record would say another age: where there is no room, both are lost.
             if !push_of_stacks(hot, [record::count(allocs.wrapping_sub(less))]) {
-                add!(lane, lost, 1);
+                if !(*hot).lane.is_null() {
+                    add!((*hot).lane, lost, 1);
+                }
                 return;
             }
         }
