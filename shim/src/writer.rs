@@ -291,8 +291,8 @@ fn thin_out(now: u64) {
     }
 }
 
-/// Samples of about 10 bytes each, their frees included, that a trace has room for in a second, and those that come before anybody asks.
-const SAMPLES_A_SECOND: u64 = 1000;
+/// Samples of about 13 bytes each, their frees included, that a trace has room for in a second, and those that come before anybody asks.
+const SAMPLES_A_SECOND: u64 = 800;
 const SAMPLES_FREE: u64 = 20_000;
 static LAST_THINNED: AtomicU64 = AtomicU64::new(0);
 static LAST_SAMPLES: AtomicU64 = AtomicU64::new(0);

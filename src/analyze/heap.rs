@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Options;
-use super::report::{Estimate, Events, Function, Heap, Mode, Selected, SizeEstimate, Usable};
+use super::report::{Estimated, Events, Function, Heap, Mode, Selected, SizeEstimate, Usable};
 use crate::model::image::{ImageEnd, function_name, releases};
 use crate::model::kinds::{Kind, KindTable};
 use crate::model::track::Peak;
@@ -192,12 +192,12 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
 }
 
 /// How many allocations were temporary, by the samples. After recording was lowered nobody knows.
-pub fn temporary(image: &ImageEnd, kinds: &KindTable) -> Option<Estimate> {
+pub fn temporary(image: &ImageEnd, kinds: &KindTable) -> Option<Estimated> {
     if !image.header.ages || !image.seen.lowered.is_empty() {
         return None;
     }
     let (allocs, variance) = kinds.used().map(Kind::temporary).fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
-    Some(Estimate { allocs, allocs_stderr: f64::max(variance, 0.0).sqrt() })
+    Some(Estimated { allocs, allocs_stderr: f64::max(variance, 0.0).sqrt() })
 }
 
 /// What an aligned block can have beyond another: the room before and behind it that is too small for a chunk of its own.

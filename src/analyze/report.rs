@@ -216,7 +216,7 @@ pub struct Heap {
     /// Freed before the same thread allocated anything else; `null` in fast mode.
     pub temporary_allocs: Option<u64>,
     /// The same from samples, in fast mode; `null` where these do not tell, and in full mode.
-    pub temporary_estimated: Option<Estimate>,
+    pub temporary_estimated: Option<Estimated>,
     /// `null`: of a forked child in fast mode it is not told apart from what it inherited.
     pub leaked_bytes: Option<Bytes>,
     pub leaked_allocs: Option<u64>,
@@ -255,7 +255,7 @@ pub struct Python {
     pub requested_bytes: Option<Bytes>,
     /// As of `heap`.
     pub temporary_allocs: Option<u64>,
-    pub temporary_estimated: Option<Estimate>,
+    pub temporary_estimated: Option<Estimated>,
     /// Of blocks that were not seen allocated.
     pub unknown_frees: u64,
     /// Calls that should be in it and are not.
@@ -286,7 +286,7 @@ pub struct Function {
 
 /// A number of allocations that samples stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Estimate {
+pub struct Estimated {
     pub allocs: f64,
     pub allocs_stderr: f64,
 }
