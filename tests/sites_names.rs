@@ -121,7 +121,9 @@ fn names_come_from_where_the_symbols_are() {
     std::fs::write(&trace, one_stack(&at("linked"), &id, &labels)).unwrap();
     run(&[support::memshim().to_str().unwrap(), "pack", "-o", packed.to_str().unwrap(), &trace]);
     let linked = at("linked");
-    ["linked", "sites.debug"].map(|name| std::fs::rename(at(name), at(&format!("gone-{name}"))).unwrap());
+    for name in ["linked", "sites.debug"] {
+        std::fs::rename(at(name), at(&format!("gone-{name}"))).unwrap();
+    }
     let search = Search { folders: vec![packed.join("symbols")], ..Search::default() };
     assert_eq!(named(&linked, &search).0, [13, 19, 25, 31], "packed");
 
