@@ -114,6 +114,19 @@ proptest! {
         let unflawed = run.missing.iter().all(|m| m.what == "the end");
         prop_assert!(unflawed, "{:?}", run.missing);
     }
+
+    #[test]
+    fn damaged_counts_are_no_panic_and_end_no_more_blocks_than_there_were(calls in calls(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let (mut bytes, _) = write(&calls);
+        let i = at.index(bytes.len());
+        bytes[i] ^= 1 << bit;
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("trace.jsonl"), bytes).unwrap();
+        if let Ok(report) = memshim::analyze::analyze(&[dir.path().join("trace.jsonl")], &Options::default(), &Default::default()) {
+            let sites = report.runs.iter().flat_map(|r| &r.sites);
+            sites.for_each(|s| assert!(s.lifetimes.is_none_or(|l| l.iter().sum::<u64>() <= s.allocs), "{s:?}"));
+        }
+    }
 }
 
 /// A site that passes blocks and one that keeps them, as an earlier version recorded it.
