@@ -251,7 +251,7 @@ const TOOLS: [(&str, &[&str]); 6] = [
 #[test]
 fn tools_see_what_they_saw() {
     let name = "tools_see_what_they_saw";
-    with_each(name, MINORS, |python, version| {
+    let tools = |python: &Path, version: &str| {
         for (tool, words) in TOOLS {
             let has =
                 Command::new(python).args(["-c", "import sys, importlib.util as u; sys.exit(not u.find_spec(sys.argv[1]))", tool]).status();
@@ -268,7 +268,12 @@ fn tools_see_what_they_saw() {
             });
             assert!(said[0].1.len() > 60 && said[0] == said[1], "{version} {words:?}:\n{}\n{}", said[0].1, said[1].1);
         }
-    });
+    };
+    with_each(name, MINORS, tools);
+    // The one that may have what is not Python's own.
+    if let Some(python) = support::python().filter(|_| !support::lacks(name, &[support::Need::Preload])) {
+        tools(python, "default");
+    }
 }
 
 /// A text without what differs from run to run: times, addresses.
