@@ -98,6 +98,7 @@ def harmonic(pixels):
     fisher = harmonic_fisher_run(kernel, bins)
     phase("spectra_run", basis + mode_sq, basis + mode_sq)
     noise = harmonic_spectra_run(bias, fisher)
+    phase("end")
     return float(fisher.sum()), float(np.trace(noise)), (factor, weighted)
 
 
@@ -158,6 +159,7 @@ def pixel_direct(pixels):
     fisher, buffer = pixel_fisher_run(noise, params)
     phase("spectra_run", 5 * pix_sq, (6 + bins) * pix_sq)
     noise_cov, spectra = pixel_spectra_run(noise, buffer, bins)
+    phase("end")
     return float(fisher.sum()), float(spectra.sum()), (cov, fixed, noise_cov)
 
 
@@ -168,7 +170,6 @@ def main():
     if path not in paths:
         sys.exit("covariance_pipeline.py: no path %s: give harmonic or pixel-direct" % path)
     fisher, spectra, _ = paths[path](pixels)
-    phase("end")
     print("%s, %d pixels: fisher %.6g, spectra %.6g" % (path, pixels, fisher, spectra))
 
 

@@ -4,17 +4,10 @@ mod support;
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{Need, fresh_dir, lacks, lossy, memshim, python, root, skip};
+use support::{Need, fresh_dir, lacks, lossy, memshim, root, skip};
 
 const NAME: &str = "a_catalyst_program_is_seen_as_it_is";
-
-fn interpreter() -> Option<PathBuf> {
-    let asked = std::env::var_os("MEMSHIM_CATALYST_PYTHON").map(PathBuf::from).or_else(|| python().map(Path::to_path_buf))?;
-    let has = Command::new(&asked).args(["-c", "import catalyst"]).output().is_ok_and(|o| o.status.success());
-    has.then_some(asked)
-}
 
 /// What the program itself says, without the compiler's words: names of temporary files are in them.
 fn own(stdout: &str) -> Vec<&str> {
@@ -40,7 +33,7 @@ fn stages_ms(stdout: &str) -> f64 {
 
 #[test]
 fn a_catalyst_program_is_seen_as_it_is() {
-    let Some(python) = interpreter() else { return skip(NAME, "needs Catalyst (MEMSHIM_CATALYST_PYTHON)") };
+    let Some(python) = support::catalyst() else { return skip(NAME, "needs Catalyst (MEMSHIM_CATALYST_PYTHON)") };
     if lacks(NAME, &[Need::Preload, Need::Command("gcc")]) {
         return;
     }

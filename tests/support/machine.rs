@@ -97,6 +97,12 @@ pub fn python() -> Option<&'static Path> {
         .as_deref()
 }
 
+/// An interpreter that has PennyLane Catalyst.
+pub fn catalyst() -> Option<PathBuf> {
+    let asked = std::env::var_os("MEMSHIM_CATALYST_PYTHON").map(PathBuf::from).or_else(|| python().map(Path::to_path_buf))?;
+    quiet(Command::new(&asked).args(["-c", "import catalyst"])).then_some(asked)
+}
+
 /// Whether an interpreter is a free-threaded build: its allocator is mimalloc, under other names, and its garbage collector another.
 pub fn is_free_threaded(python: &Path) -> bool {
     quiet(Command::new(python).args(["-c", "import sysconfig as s, sys; sys.exit(not s.get_config_var('Py_GIL_DISABLED'))"]))
