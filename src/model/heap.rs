@@ -344,8 +344,9 @@ impl Heap {
     /// What a lane's batch has of events ended before those of its next one began: where that has a stamp of its own, it says when, and else the
     /// first stamp in it does.
     fn end_at_next(&mut self, next: &Ev) {
-        let of_lane = self.batches.iter_mut().find(|b| b.lane == next.lane);
-        let Some(last) = of_lane.and_then(|b| b.windows.last_mut()) else { return };
+        let alone = self.batches.len() == 1;
+        let Some(batch) = self.batches.iter_mut().find(|b| b.lane == next.lane) else { return };
+        let Some(last) = batch.windows.last_mut() else { return };
         let until = if next.t0 > last.t0 {
             Some(next.t0)
         } else {
@@ -354,6 +355,10 @@ impl Heap {
             merge::windows(&stamps, self.tick_ns, steps, next.t0, next.t1).first().map(|w| w.t1)
         };
         last.t1 = last.t1.min(until.unwrap_or(u64::MAX)).max(last.t0);
+        if alone {
+            // A drain that is behind looks later than at what it reads: what was told from outside in between falls into the next group.
+            batch.t1 = batch.t1.min(last.t1);
+        }
     }
 
     fn end_group(&mut self, sites: usize, threads: &mut ThreadBook) {
