@@ -166,3 +166,24 @@ fn an_earlier_runs_side_file_is_renamed_with_its_trace() {
         assert_eq!(report["runs"][0]["missing"], Value::Array(vec![]), "{out}");
     }
 }
+
+/// A drain that is behind writes at one instant what happened long before, and what happened since in its next group.
+#[test]
+fn what_a_late_drain_had_not_read_yet_is_before_a_mark_where_its_time_is() {
+    let dir = fresh_dir("marks-late-drain");
+    let trace = r#"{"type":"header","v":1,"run":"00","pid":7,"ppid":1,"start_ticks":77,"exec":0,"mode":"full","cols":"v93","tick_ns":1,"mono_ns":100,"wall_ns":1764289999000000000,"exe":"/bin/x","argv":["x"],"cwd":"/","big":65536,"page":4096,"fns":["malloc"],"stacks":"off"}
+{"type":"kinds","from":1,"kinds":[[0,100,0,0],[0,1000000,0,0]]}
+{"type":"ev","g":1,"lane":0,"n":1,"seq":0,"t0":1000,"t1":9000,"t":[],"k":[3],"x":[],"z":[]}
+{"type":"ev","g":2,"lane":0,"n":3,"seq":1,"t0":1100,"t1":9500,"t":[0,900,1,0,0,1000,1,0,0,5000],"k":[6,4,3],"x":[],"z":[]}
+{"type":"end","t":9600,"how":"exit","code":0,"counted":4,"recorded":4,"lost":0,"failed":0}
+"#;
+    let mark = |t: u64, what: &str, name: &str| {
+        format!(r#"{{"type":"edge","pid":7,"start_ticks":77,"source":"mark","t":{t},"what":"{what}","name":"{name}"}}"#) + "\n"
+    };
+    std::fs::write(dir.join("t.jsonl"), trace).unwrap();
+    std::fs::write(dir.join("t.jsonl.marks"), mark(500, "begin", "stage") + &mark(5000, "end", "")).unwrap();
+    let report: Value = serde_json::from_str(&support::analyze(&dir.join("t.jsonl")).unwrap()).unwrap();
+    let stage = &report["runs"][0]["phases"][0];
+    let of = ["heap_begin_bytes", "heap_peak_bytes", "heap_persistent_bytes", "heap_transient_bytes"].map(|key| stage[key].as_i64());
+    assert_eq!(of, [Some(0), Some(1_000_100), Some(100), Some(1_000_000)], "{stage}");
+}
