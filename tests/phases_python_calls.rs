@@ -146,7 +146,7 @@ fn functions_that_match_nothing_cost_nothing() {
     }
     let program = "import sys\nfrom itertools import repeat\ndef f(a): return a\nclass K:\n def m(self, a, b=None): return f(a)\nk = K()\n\
                    def work(n):\n for _ in repeat(None, n):\n  f(None); k.m(None)\nwork(int(sys.argv[1]))";
-    for minor in [11, 12] {
+    for minor in 11..=13 {
         let Some(python) = pyenv(minor) else {
             support::skip(&format!("{name} (3.{minor})"), "needs pyenv's");
             continue;

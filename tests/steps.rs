@@ -206,3 +206,31 @@ fn a_step_that_stands_out_says_what_it_did() {
     let faults = differs(worked, "minor_faults").unwrap_or_else(|| panic!("{worked}"));
     assert!(faults["value"].as_f64() >= Some(1000.0) && faults["median"].as_f64() < Some(100.0), "{faults}");
 }
+
+#[test]
+fn a_kilobyte_kept_in_each_of_a_thousand_steps_of_c_is_found_in_both_modes() {
+    let test = "a_kilobyte_kept_in_each_of_a_thousand_steps_of_c_is_found_in_both_modes";
+    if lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let program = support::build("leaks.c", "leaks", &[]);
+    for (mode, keep) in [("full", true), ("full", false), ("fast", true), ("fast", false)] {
+        let dir = fresh_dir(test);
+        let mut command = Command::new(&program);
+        command.args(keep.then_some("keep")).current_dir(&dir).env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", mode);
+        let ran = Session::start(&mut command, &dir).finish(Duration::from_secs(60));
+        assert_eq!((ran.end(), lossy(&ran.stderr)), ("exit 0".into(), String::new()));
+        let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).expect("a report")).expect("JSON");
+        let step = &report["runs"][0]["phases"][0];
+        assert_eq!(
+            (&step["name"], &step["count"], &step["steps"]["leaks"]),
+            (&"step".into(), &1000.into(), &keep.into()),
+            "{mode}: {step}"
+        );
+        // By requested size, and in fast mode by usable size, which is up to 16 bytes more.
+        let growth = step["growth_per_count_bytes"].as_f64().expect("a growth");
+        let least = if keep { 1024.0 } else { 0.0 };
+        let most = if keep && mode == "fast" { least + 16.0 } else { least };
+        assert!((least..=most).contains(&growth), "{mode} {keep}: {growth} bytes a step");
+    }
+}

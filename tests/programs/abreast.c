@@ -1,6 +1,7 @@
 // Phases of one thread while others allocate small blocks. A lock around each call makes their order known, so that of each phase it is known to the
-// byte what was live when it began, when it ended, and at most meanwhile. A line for each: name, these three.
+// byte what was live when it began, when it ended, and at most meanwhile. A line for each: name, these three by requested size, and by usable.
 #include "../../include/memshim.h"
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,42 +12,46 @@
 enum { WORKERS = 3, HELD = 200, ROUNDS = 20 };
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static pthread_barrier_t meet;
-static long live, most;
+static long live[2], most[2];
 static atomic_int over;
 
 static void *take(size_t n) {
     pthread_mutex_lock(&turn);
     void *p = malloc(n);
-    live += n;
-    if (live > most) most = live;
+    live[0] += n;
+    live[1] += malloc_usable_size(p);
+    for (int by = 0; by < 2; by++)
+        if (live[by] > most[by]) most[by] = live[by];
     pthread_mutex_unlock(&turn);
     return p;
 }
 
 static void give(void *p, size_t n) {
     pthread_mutex_lock(&turn);
+    live[0] -= n;
+    live[1] -= malloc_usable_size(p);
     free(p);
-    live -= n;
     pthread_mutex_unlock(&turn);
 }
 
 struct said {
     char name[16];
-    long begin, end, most;
+    long begin[2], end[2], most[2];
 };
 
 static void begin(struct said *s) {
     pthread_mutex_lock(&turn);
     memshim_begin(s->name);
-    s->begin = most = live;
+    memcpy(s->begin, live, sizeof live);
+    memcpy(most, live, sizeof live);
     pthread_mutex_unlock(&turn);
 }
 
 static void end(struct said *s) {
     pthread_mutex_lock(&turn);
     memshim_end();
-    s->end = live;
-    s->most = most;
+    memcpy(s->end, live, sizeof live);
+    memcpy(s->most, most, sizeof most);
     pthread_mutex_unlock(&turn);
 }
 
@@ -106,6 +111,7 @@ int main(void) {
     pthread_barrier_wait(&meet);
     for (int i = 0; i < WORKERS; i++) pthread_join(threads[i], 0);
     end(once);
-    for (int i = 0; i < ROUNDS + 2; i++) printf("%s/%ld/%ld/%ld\n", all[i].name, all[i].begin, all[i].end, all[i].most);
+    for (struct said *s = all; s < all + ROUNDS + 2; s++)
+        printf("%s/%ld/%ld/%ld/%ld/%ld/%ld\n", s->name, s->begin[0], s->end[0], s->most[0], s->begin[1], s->end[1], s->most[1]);
     return 0;
 }

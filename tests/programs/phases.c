@@ -1,5 +1,7 @@
-// Phases by the header, nested, repeated, on two threads, with a child and with sleeps; says of each what it knows of it.
+// Phases by the header, nested, repeated, on two threads, with a child and with sleeps; says of each what it knows of it, by requested and by usable
+// size.
 #include "../../include/memshim.h"
+#include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,19 +15,20 @@
 struct record {
     char path[128];
     int count;
-    int64_t first, most, persistent, transient;
+    int64_t first[2], most[2], persistent[2], transient[2];
     double inner, outer; // its time at least, and at most
 };
 struct open {
     struct record *of;
-    int64_t begin, peak;
+    int64_t begin[2], peak[2];
     double before, after;
 };
 static struct record records[32];
 static int known;
+static const char *const sizes[] = {"", "usable_"};
 static struct open stacks[2][8];
 static int depth[2];
-static int64_t live;
+static int64_t live[2];
 static __thread int me;
 static pthread_barrier_t turn;
 
@@ -38,16 +41,19 @@ static double now(void) {
 static void *take(size_t n) {
     char *p = malloc(n);
     memset(p, 1, n);
-    live += n;
+    live[0] += n;
+    live[1] += malloc_usable_size(p);
     for (int i = 0; i < 2; i++)
         for (int d = 0; d < depth[i]; d++)
-            if (live > stacks[i][d].peak) stacks[i][d].peak = live;
+            for (int by = 0; by < 2; by++)
+                if (live[by] > stacks[i][d].peak[by]) stacks[i][d].peak[by] = live[by];
     return p;
 }
 
 static void give(void *p, size_t n) {
+    live[0] -= n;
+    live[1] -= malloc_usable_size(p);
     free(p);
-    live -= n;
 }
 
 static void begin(const char *name) {
@@ -59,9 +65,9 @@ static void begin(const char *name) {
     while (i < known && strcmp(records[i].path, path)) i++;
     if (i == known) {
         strcpy(records[known++].path, path);
-        records[i].first = live;
+        memcpy(records[i].first, live, sizeof live);
     }
-    *o = (struct open){&records[i], live, live, now(), 0};
+    *o = (struct open){&records[i], {live[0], live[1]}, {live[0], live[1]}, now(), 0};
     depth[me]++;
     memshim_begin(name);
     o->after = now();
@@ -74,11 +80,13 @@ static void end(void) {
     memshim_end();
     r->inner += before - o->after;
     r->outer += now() - o->before;
-    int64_t most = o->peak - (live > o->begin ? live : o->begin);
     r->count++;
-    if (o->peak > r->most) r->most = o->peak;
-    if (most > r->transient) r->transient = most;
-    r->persistent += live - o->begin;
+    for (int by = 0; by < 2; by++) {
+        int64_t most = o->peak[by] - (live[by] > o->begin[by] ? live[by] : o->begin[by]);
+        if (o->peak[by] > r->most[by]) r->most[by] = o->peak[by];
+        if (most > r->transient[by]) r->transient[by] = most;
+        r->persistent[by] += live[by] - o->begin[by];
+    }
 }
 
 // Turns: 1 main opened "shared", 2 the worker has held and passed 3 MB in "other", 3 main has ended.
@@ -166,8 +174,11 @@ int main(int n, char **arg) {
     }
     for (int i = 0; i < known; i++) {
         struct record *r = &records[i];
-        printf("{\"path\":\"%s\",\"count\":%d,\"above\":%ld,\"persistent\":%ld,\"transient\":%ld,\"inner\":%.9f,\"outer\":%.9f}\n", r->path,
-               r->count, (long)(r->most - r->first), (long)r->persistent, (long)r->transient, r->inner, r->outer);
+        printf("{\"path\":\"%s\",\"count\":%d,\"inner\":%.9f,\"outer\":%.9f", r->path, r->count, r->inner, r->outer);
+        for (int by = 0; by < 2; by++)
+            printf(",\"%sabove\":%ld,\"%spersistent\":%ld,\"%stransient\":%ld", sizes[by], (long)(r->most[by] - r->first[by]),
+                   sizes[by], (long)r->persistent[by], sizes[by], (long)r->transient[by]);
+        printf("}\n");
     }
     if (n > 1 && !strcmp(arg[1], "kill")) {
         fflush(stdout);
