@@ -5,8 +5,9 @@ pub mod phases;
 
 use std::collections::BTreeMap;
 
+use self::phases::is_by_device;
 use super::report::{
-    FailedCall, Gpu, GpuAdvice, GpuClass, GpuDevice, GpuFramework, GpuGraph, GpuGraphs, GpuPool, GpuStream, GpuTransfer, GpuWaits, Pinned,
+    FailedCall, Gpu, GpuAdvice, GpuClass, GpuDevice, GpuFramework, GpuGraph, GpuGraphs, GpuLookups, GpuPool, GpuStream, GpuTransfer, GpuWaits, Pinned,
     STREAMS_SHOWN,
 };
 use crate::model::gpu::intervals::length;
@@ -40,8 +41,8 @@ pub fn gpu(image: &ImageEnd) -> Option<Gpu> {
         transfers: g.transfers.groups.iter().map(|(key, group)| transfer(g, *key, group)).collect(),
         streams: listed_streams(g, start),
         streams_total: g.streams.all.len() as u64,
-        concurrent_streams: g.streams.devices.values().map(|d| d.most as u64).max().unwrap_or(0),
-        concurrent_s: g.streams.devices.values().map(|d| length(&d.together) as f64).sum::<f64>() / 1e9,
+        concurrent_streams: is_by_device(g).then(|| g.streams.devices.values().map(|d| d.most as u64).max().unwrap_or(0)),
+        concurrent_s: is_by_device(g).then(|| g.streams.devices.values().map(|d| length(&d.together) as f64).sum::<f64>() / 1e9),
         host_waits: GpuWaits {
             count: g.streams.all.iter().fold(g.streams.other_waits, |sum, s| sum.saturating_add(s.waits)),
             wall_s: g.streams.all.iter().fold(g.streams.other_wait_ns, |sum, s| sum.saturating_add(s.wait_ns)) as f64 / 1e9,
@@ -52,6 +53,7 @@ pub fn gpu(image: &ImageEnd) -> Option<Gpu> {
         failed: g.failed.iter().map(|((call, code), count)| FailedCall { call: call.clone(), code: *code, count: *count }).collect(),
         own_pools: g.pools.iter().filter(|name| !(*name == "CuPy" && m.devices.values().any(|d| d.cupy.is_some()))).cloned().collect(),
         unknown_frees: m.unknown_frees,
+        lookups: g.lookups.map(|[dlsym, proc, hooked]| GpuLookups { dlsym, proc, hooked }),
         unknown_calls: g.unknown_calls.clone(),
         untimed: g.untimed.saturating_add(g.transfers.without_time),
         calls: g.rows,
@@ -184,7 +186,7 @@ fn listed_streams(g: &GpuEnd, start: Nanos) -> Vec<GpuStream> {
 fn stream(g: &GpuEnd, i: usize, start: Nanos) -> GpuStream {
     let s: &streams::Stream = &g.streams.all[i];
     let life = s.to.saturating_sub(s.from) as f64 / 1e9;
-    let (by_device, told) = (matches!(g.timing.as_str(), "events" | "cupti"), !g.work.spans.is_empty());
+    let (by_device, told) = (is_by_device(g), !g.work.spans.is_empty());
     let sampled = (s.looks > 0).then_some(s.sampled_busy_ns as f64 / 1e9);
     let unseen = s.unseen_kernels();
     let busy_ns = s.busy_ns();

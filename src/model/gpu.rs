@@ -80,6 +80,9 @@ pub struct GpuEnd {
     pub rows: u64,
     /// Copies and launches that the shim could not time.
     pub untimed: u64,
+    /// Functions looked for by `dlsym`, by `cuGetProcAddress`, and those of both that are hooked. Said once at the end of an image.
+    pub lookups: Option<[u64; 3]>,
+    lookup_rows: u64,
 }
 
 impl Gpu {
@@ -167,8 +170,13 @@ impl Gpu {
             *end.failed.entry((e.call.to_string(), e.code)).or_default() += 1;
         }
         match e.kind {
-            kind::ALLOC => end.memory.alloc(e),
-            kind::FREE if e.code == 0 && end.graphs.frees(e.words[0]) => {}
+            kind::ALLOC => {
+                if e.code == 0 && memory::is_of_addresses(e.flags & 0xff) {
+                    end.graphs.given_out(e.words[0]);
+                }
+                end.memory.alloc(e);
+            }
+            kind::FREE if e.code == 0 && memory::is_of_addresses(e.flags & 0xff) && end.graphs.frees(e.words[0]) => {}
             kind::FREE => end.memory.free(e),
             kind::MAP => end.memory.map(e),
             kind::COPY => end.transfers.copy(e, &mut end.streams, &mut end.graphs, &mut end.work),
@@ -188,6 +196,10 @@ impl Gpu {
                 }
             }
             kind::STATE if e.flags & 0xff == state::UNTIMED => end.untimed = end.untimed.saturating_add(e.words[0]),
+            kind::STATE if e.flags & 0xff == state::LOOKUPS => {
+                end.lookups = Some([0, 1, 2].map(|i| e.words[i]));
+                end.lookup_rows += 1;
+            }
             kind::STATE if e.flags & 0xff == state::DROPPED => end.work.dropped(e),
             kind::STATE if e.flags & 0xff == state::CUPTI => end.work.switched(e),
             kind::STATE => end.memory.state(e),
@@ -209,7 +221,7 @@ impl Gpu {
             return None;
         }
         let mut end = self.end;
-        end.rows = self.seen.saturating_sub(end.work.records);
+        end.rows = self.seen.saturating_sub(end.work.records).saturating_sub(end.lookup_rows);
         end.unknown = self.unknown;
         end.lost = self.done.saturating_sub(self.seen);
         for ((what, number), text) in self.names {
@@ -266,6 +278,30 @@ mod tests {
         let d = &end.memory.devices[&0];
         assert_eq!((d.live.live, d.live.peak, d.live.peak_at), (50, 100, 10));
         assert_eq!((end.rows, end.lost, end.unknown, end.memory.unknown_frees), (3, 1, 1, 0));
+    }
+
+    #[test]
+    fn an_address_that_was_a_graphs_and_is_given_out_again_is_a_blocks() {
+        // A node takes 4096 at 8192, the graph goes, and an ordinary block of 100 comes to lie there and is freed.
+        let end = feed(
+            r#"[["graph","cuGraphAddMemAllocNode",1,10,0,0,0,1,15,7,4096,8192,0],["graph","cuGraphDestroy",2,20,0,0,0,1,3,7,0,0,0],
+               ["alloc","cuMemAlloc",3,30,0,0,0,1,0,8192,100,0],["free","cuMemFree",4,40,0,0,0,1,0,8192,0]]"#,
+        );
+        let d = &end.memory.devices[&0];
+        assert_eq!((d.live.live, d.live.peak, d.frees, end.memory.unknown_frees), (0, 100, 1, 0));
+    }
+
+    #[test]
+    fn a_capture_that_replaces_a_graph_leaves_what_it_copies_as_it_is() {
+        let copy = r#"["copy","cuMemcpyHtoDAsync",2,20,0,0,0,1,768,1000,5,16,9,1]"#;
+        let again = copy.replace(",2,20,", ",5,50,").replace(",9,1]", ",10,1]");
+        let end = feed(&format!(
+            r#"[["graph","cuStreamBeginCapture",1,10,0,0,0,1,0,16,0,0,0],{copy},["graph","cuStreamEndCapture",3,30,0,0,0,1,1,7,9,16,0],
+               ["graph","cuStreamBeginRecaptureToGraph",4,40,0,0,0,1,0,16,7,1,0],{again},["graph","cuStreamEndCapture",6,60,0,0,0,1,1,7,10,16,0],
+               ["graph","cuStreamEndCaptureToCig",7,70,0,0,0,1,1,0,11,16,0]]"#
+        ));
+        let all: Vec<_> = end.graphs.all.iter().map(|g| (g.captures, g.per_launch)).collect();
+        assert_eq!(all, [(2, [1000, 0, 0, 0, 0, 0])]);
     }
 
     #[test]

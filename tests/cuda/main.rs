@@ -7,22 +7,26 @@ mod support;
 
 mod cupti;
 mod cupti_headers;
+mod every;
 mod lookups;
 mod memory;
 mod phases;
 mod rough;
+mod runtime;
 mod sites;
 mod streams;
 mod transfers;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use support::{Mode, Need, Session};
 
 /// How a program finds the driver's functions.
 const WAYS: [&str; 4] = ["dlsym", "proc", "proc1", "linked"];
+
+type Variables<'a> = &'a [(&'a str, &'a str)];
 
 struct Gpu {
     stdout: String,
@@ -57,21 +61,26 @@ fn gpu_with(source: &str, mode: &str, way: &str, memshim: Mode, env: &[(&str, &s
         "cuda_{source}_{mode}_{way}_{memshim:?}_{}",
         env.iter().map(|(_, v)| *v).filter(|v| !v.contains('/')).collect::<Vec<_>>().join("_")
     );
-    let dir = support::fresh_dir(&name);
     driver();
+    match source.strip_suffix(".py") {
+        Some(_) => {
+            let script = support::root().join("tests/programs/cuda").join(source);
+            let args = [script.to_str().expect("a path in UTF-8"), mode, way];
+            gpu_of(support::python().expect("checked before"), &name, &args, memshim, (env, &[]))
+        }
+        None => gpu_of(&program(source, way), &name, &[mode, way], memshim, (env, &[])),
+    }
+}
+
+/// The same of a program that is there; with variables for the preloaded run alone, and for both.
+fn gpu_of(program: &Path, name: &str, args: &[&str], memshim: Mode, (env, both): (Variables, Variables)) -> Gpu {
+    let dir = support::fresh_dir(name);
     let go = |preload: bool| {
         let at = dir.join(if preload { "with" } else { "bare" });
         std::fs::create_dir_all(&at).expect("a folder");
-        let mut c = match source.strip_suffix(".py") {
-            Some(_) => {
-                let mut c = Command::new(support::python().expect("checked before"));
-                c.env("PYTHONDONTWRITEBYTECODE", "1");
-                c.arg(support::root().join("tests/programs/cuda").join(source));
-                c
-            }
-            None => Command::new(program(source, way)),
-        };
-        c.args([mode, way]).current_dir(&at).env("PROGRAM_DIR", support::out_dir());
+        let mut c = Command::new(program);
+        c.args(args).current_dir(&at).env("PROGRAM_DIR", support::out_dir()).env("PYTHONDONTWRITEBYTECODE", "1");
+        c.envs(both.iter().copied());
         if preload {
             let level = if memshim == Mode::Fast { "fast" } else { "full" };
             c.env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", level).envs(env.iter().copied());

@@ -61,6 +61,20 @@ fn physical_memory_leaves_when_it_is_neither_held_nor_mapped() {
 }
 
 #[test]
+fn memory_of_another_device_is_booked_there_and_copies_of_it_pass_between_two() {
+    if skipped("memory_of_another_device_is_booked_there_and_copies_of_it_pass_between_two") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("memory", "elsewhere", way);
+        let of = |device: usize, key: &str| g.number(&format!("/devices/{device}/{key}"));
+        assert_eq!((of(0, "peak_bytes"), of(1, "peak_bytes"), of(1, "live_bytes")), (MIB, 10 * MIB, 2 * MIB), "{way}");
+        assert_eq!((of(0, "reserved_peak_bytes"), of(1, "reserved_peak_bytes")), (MIB, 66 * MIB), "{way}");
+        assert_eq!(g.transfers(), BTreeMap::from([("P2P device".to_owned(), (3, 321_000, 14_025))]), "{way}");
+    }
+}
+
+#[test]
 fn arrays_count_and_what_is_anothers_does_not() {
     if skipped("arrays_count_and_what_is_anothers_does_not") {
         return;

@@ -18,6 +18,7 @@ fn rough_programs_end_as_they_would_and_lose_no_copy() {
         ("threads_leave_captures", 10, 10),
         ("many", 100_000, 1000),
         ("main_leaves", 2, 2),
+        ("shared_primary", 30, 30),
     ] {
         for memshim in [Mode::Full, Mode::Fast] {
             let g = gpu_with("rough", mode, "proc", memshim, &[]);

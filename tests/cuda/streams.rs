@@ -108,6 +108,19 @@ fn no_question_of_ours_spoils_a_capture() {
 }
 
 #[test]
+fn captures_that_begin_in_rare_ways_or_unseen_are_not_spoiled() {
+    if skipped("captures_that_begin_in_rare_ways_or_unseen_are_not_spoiled") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("streams", "rare_captures", way);
+        assert_eq!((g.number("/graphs_total/captures"), g.number("/graphs_total/failed_captures")), (2, 0), "{way}");
+        assert_eq!(*g.at("/graphs_total/bytes"), json!({"H2D": MIB}), "{way}: a capture that replaces a graph adds nothing to it");
+        assert_eq!(*g.at("/transfers"), json!([]), "{way}: all went into graphs");
+    }
+}
+
+#[test]
 fn each_thread_has_a_default_stream_of_its_own() {
     if skipped("each_thread_has_a_default_stream_of_its_own") {
         return;

@@ -66,6 +66,7 @@ fn without_events_there_are_bytes_and_no_device_times() {
         let untimed = |m: BTreeMap<String, (u64, u64, u64)>| m.into_iter().map(|(k, v)| (k, (v.0, v.1))).collect::<BTreeMap<_, _>>();
         assert_eq!(untimed(g.transfers()), untimed(g.expected()), "{how}");
         assert_eq!(g.at("/timing"), how);
+        assert_eq!((g.at("/concurrent_streams"), g.at("/concurrent_s")), (&Value::Null, &Value::Null), "not known, which is not 0");
         for t in g.at("/transfers").as_array().expect("a list") {
             assert_eq!((t["device_s"].is_null(), t["wall_s"].is_null()), (true, how == "off"), "{t}");
         }

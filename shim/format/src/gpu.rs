@@ -11,7 +11,7 @@
 //! A NAME record has text instead: seven bytes a word, low byte first.
 
 /// Driver calls that are events, by the name without the suffixes of their versions. New ones at the end.
-pub const CALLS: [&str; 120] = [
+pub const CALLS: [&str; 123] = [
     "cuArray3DCreate",
     "cuArrayCreate",
     "cuArrayDestroy",
@@ -132,6 +132,9 @@ pub const CALLS: [&str; 120] = [
     "cuptiSubscribe_v2",
     "cuInit",
     "cuDevicePrimaryCtxRetain",
+    "cuStreamBeginRecaptureToGraph",
+    "cuStreamBeginCaptureToCig",
+    "cuStreamEndCaptureToCig",
 ];
 
 /// Number where a row is of no call: what is seen beside them.
@@ -309,6 +312,7 @@ pub mod stream {
 /// What a GRAPH row says (its flags).
 #[allow(missing_docs)]
 pub mod graph {
+    /// a: the stream, b: the graph that it goes into, if that is there already, c: 1 where it replaces what that has.
     pub const CAPTURE_BEGIN: u64 = 0;
     /// a: the graph, b: the capture.
     pub const CAPTURE_END: u64 = 1;
@@ -352,6 +356,9 @@ pub mod state {
     pub const CUPTI: u64 = 5;
     /// CuPy's pool, as it says when it is asked: bytes in arrays, and in blocks from the driver.
     pub const CUPY: u64 = 6;
+    /// How the driver's functions were found: by `dlsym` in its library (those that are hooked or not known), by `cuGetProcAddress`, and how
+    /// often the answer was a hook. Sums since the image began; the last row counts.
+    pub const LOOKUPS: u64 = 7;
 }
 
 /// What a CONTEXT row says (its flags).

@@ -32,6 +32,15 @@ static NUMBERS: AtomicU32 = AtomicU32::new(0);
 /// Bit by device: its name is in the trace.
 static NAMED: AtomicU64 = AtomicU64::new(0);
 
+/// Who holds a device's primary context, as far as that is known: the program's calls by our hooks, and somebody past them (the runtime gets it
+/// by a table of the driver's).
+struct Holders {
+    seen: AtomicU32,
+    unseen: AtomicU32,
+}
+
+static HOLDERS: [Holders; MOST] = [const { Holders { seen: AtomicU32::new(0), unseen: AtomicU32::new(0) } }; MOST];
+
 /// Where a call happens. Context 0: none.
 #[derive(Clone, Copy)]
 pub struct Place {
@@ -217,15 +226,57 @@ pub fn ending(handle: Option<u64>, device: u64) -> Option<Place> {
     CONTEXTS.get(at).map(|c| place(c, at))
 }
 
-/// Whether the primary context of a device is gone.
-pub fn primary_is_gone(device: u64) -> bool {
-    let (mut flags, mut active) = (0u32, 1i32);
+/// The driver on the primary context of a device: whether it is there. `None`: it does not say.
+fn primary_is_active(device: u64) -> Option<bool> {
+    let (mut flags, mut active) = (0u32, 0i32);
     let r = sys::keep_errno(|| match own().primary_state {
         // SAFETY: writes two numbers.
         Some(f) => unsafe { f(device as i32, &raw mut flags, &raw mut active) },
         None => 1,
     });
-    r == 0 && active == 0
+    (r == 0).then_some(active != 0)
+}
+
+/// Whether the primary context of a device is gone.
+pub fn primary_is_gone(device: u64) -> bool {
+    primary_is_active(device) == Some(false)
+}
+
+/// A primary context is taken. One that is there though no hook saw anybody take it has a holder that is not seen.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn primary_retained(c: &Call) -> i32 {
+    let device = c.int(1);
+    let holders = HOLDERS.get(device as usize);
+    if let Some(h) = holders.filter(|h| h.seen.load(Relaxed) == 0) {
+        h.unseen.store((primary_is_active(device) == Some(true)) as u32, Relaxed);
+    }
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    if let Some(h) = holders.filter(|_| r == 0) {
+        h.seen.fetch_add(1, Relaxed);
+    }
+    r
+}
+
+/// How many hold the primary context of a device at least, while nobody has let it go past us.
+pub fn holders(device: u64) -> u32 {
+    HOLDERS.get(device as usize).map_or(0, |h| h.seen.load(Relaxed) + h.unseen.load(Relaxed))
+}
+
+/// One of those that were seen holds it no more.
+pub fn primary_let_go(device: u64) {
+    if let Some(h) = HOLDERS.get(device as usize) {
+        let _ = h.seen.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
+    }
+}
+
+fn forget_holders(device: u64) {
+    if let Some(h) = HOLDERS.get(device as usize) {
+        h.seen.store(0, Relaxed);
+        h.unseen.store(0, Relaxed);
+    }
 }
 
 /// The context has ended, with all that was in it.
@@ -237,6 +288,9 @@ pub fn ended(hot: *mut Hot, place: Place, ticket: u64) {
         unsafe { super::ranges::remove_context(hot, place.context) };
         timing::context_ended(hot, place.slot);
         super::graphs::context_ended(place.slot);
+        if c.made.load(Relaxed) == 0 {
+            forget_holders(place.device);
+        }
     }
 }
 
@@ -245,6 +299,7 @@ pub fn forget() {
     for c in &CONTEXTS {
         c.handle.store(0, Relaxed);
     }
+    (0..MOST as u64).for_each(forget_holders);
     NAMED.store(0, Relaxed);
 }
 

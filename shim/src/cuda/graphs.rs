@@ -52,9 +52,11 @@ fn leave(c: &Call, r: i32, what: u64, tk: u64, w: [u64; 4]) {
     c.row4(kind::GRAPH, tk, c.head(r, c.place(), what), w);
 }
 
+/// `into`: the graph that it goes into, 0 for one of its own; `anew`: it replaces what that has.
+///
 /// # Safety
 /// The call is the program's, and has not been made.
-pub unsafe fn capture_begin(c: &Call, into: u64) -> i32 {
+pub unsafe fn capture_begin(c: &Call, into: u64, anew: bool) -> i32 {
     // From here on no stream is looked at: to ask a capturing one would spoil the capture.
     OPEN.fetch_add(1, SeqCst);
     super::reaper::wait_for_sampler();
@@ -66,7 +68,7 @@ pub unsafe fn capture_begin(c: &Call, into: u64) -> i32 {
     } else if let Some(here) = open_here {
         here.fetch_add(1, Relaxed);
     }
-    leave(c, r, graph::CAPTURE_BEGIN, ticket(), [c.stream(0), into, 0, 0]);
+    leave(c, r, graph::CAPTURE_BEGIN, ticket(), [c.stream(0), into, anew as u64, 0]);
     r
 }
 
@@ -93,9 +95,11 @@ pub fn context_ended(slot: usize) {
     }
 }
 
+/// `into_graph`: the graph is told.
+///
 /// # Safety
 /// The call is the program's, and has not been made.
-pub unsafe fn capture_end(c: &Call) -> i32 {
+pub unsafe fn capture_end(c: &Call, into_graph: bool) -> i32 {
     let stream = c.stream(0);
     let before = capture_of(stream);
     // SAFETY: as called.
@@ -105,7 +109,8 @@ pub unsafe fn capture_end(c: &Call) -> i32 {
         capture_closed(c.place().slot);
     }
     let id = if let Capture::Yes(id) = before { id } else { 0 };
-    leave(c, r, graph::CAPTURE_END, ticket(), [c.out(1, r), id, stream, 0]);
+    let made = if into_graph { c.out(1, r) } else { 0 };
+    leave(c, r, graph::CAPTURE_END, ticket(), [made, id, stream, 0]);
     r
 }
 

@@ -3,7 +3,7 @@
 
 /// In alphabetical order.
 #[rustfmt::skip]
-pub const NOT_HOOKED: [&str; 371] = [
+pub const NOT_HOOKED: [&str; 368] = [
     "cuArray3DGetDescriptor", "cuArrayGetDescriptor", "cuArrayGetMemoryRequirements", "cuArrayGetPlane", "cuArrayGetSparseProperties",
     "cuCheckpointOperationComplete", "cuCheckpointProcessCheckpoint", "cuCheckpointProcessGetRestoreThreadId",
     "cuCheckpointProcessGetState", "cuCheckpointProcessLock", "cuCheckpointProcessRestore", "cuCheckpointProcessUnlock",
@@ -73,8 +73,7 @@ pub const NOT_HOOKED: [&str; 371] = [
     "cuOccupancyMaxPotentialBlockSizeWithFlags", "cuOccupancyMaxPotentialClusterSize", "cuParamSetSize", "cuParamSetTexRef",
     "cuParamSetf", "cuParamSeti", "cuParamSetv", "cuPointerGetAttribute", "cuPointerGetAttributes", "cuPointerSetAttribute",
     "cuSignalExternalSemaphoresAsync", "cuStreamAddCallback", "cuStreamAttachMemAsync", "cuStreamBatchMemOp",
-    "cuStreamBeginCaptureToCig", "cuStreamBeginRecaptureToGraph", "cuStreamCopyAttributes", "cuStreamEndCaptureToCig",
-    "cuStreamGetAttribute", "cuStreamGetCaptureInfo", "cuStreamGetCtx", "cuStreamGetDevResource", "cuStreamGetDevice",
+    "cuStreamCopyAttributes",     "cuStreamGetAttribute", "cuStreamGetCaptureInfo", "cuStreamGetCtx", "cuStreamGetDevResource", "cuStreamGetDevice",
     "cuStreamGetFlags", "cuStreamGetGreenCtx", "cuStreamGetId", "cuStreamGetPriority", "cuStreamIsCapturing", "cuStreamQuery",
     "cuStreamSetAttribute", "cuStreamUpdateCaptureDependencies", "cuStreamWaitEvent", "cuStreamWaitValue32", "cuStreamWaitValue64",
     "cuStreamWriteValue32", "cuStreamWriteValue64", "cuSurfObjectCreate", "cuSurfObjectDestroy", "cuSurfObjectGetResourceDesc",

@@ -49,6 +49,7 @@ own_functions! {
     driver_version: "cuDriverGetVersion", (*mut i32);
     memory_info: "cuMemGetInfo_v2", (*mut usize, *mut usize);
     device_pool: "cuDeviceGetMemPool", (*mut usize, i32);
+    handle_properties: "cuMemGetAllocationPropertiesFromHandle", (*mut c_void, u64);
     pool_attribute: "cuMemPoolGetAttribute", (usize, i32, *mut u64);
     capture_info: "cuStreamGetCaptureInfo", (usize, *mut i32, *mut u64);
     is_capturing: "cuStreamIsCapturing", (usize, *mut i32);

@@ -4,18 +4,19 @@
 //! `dlsym` looks at its caller's return address for `RTLD_NEXT` and for the namespace. So the hook is a jump and not a call: unless it has an
 //! answer by itself, the real `dlsym` finds the stack as the program left it.
 
-use super::call::{Call, Entry, Flavour};
+use super::call::{Call, Entry, Flavour, ticket};
 use super::shape::Shape;
 use super::table::ENTRIES;
 use super::{contexts, known, libcuda};
-use crate::lane::{self, Hot};
+use crate::lane::{self, Hot, push};
 use crate::phases::symbol;
 use crate::real::REAL;
-use crate::{elf, init, loaded};
+use crate::{elf, init, loaded, sys};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use memshim_format::gpu;
+use memshim_format::gpu::{self, kind, state};
+use memshim_format::record::{op, start};
 
 /// The C library's `dlsym`, for the jump.
 static mut REAL_DLSYM: *const c_void = core::ptr::null();
@@ -56,6 +57,39 @@ pub unsafe extern "C" fn dlsym() {
         pick = sym pick,
         real = sym REAL_DLSYM,
     );
+}
+
+/// Lookups in the driver's library by `dlsym`, lookups by `cuGetProcAddress`, and those of both that a hook was the answer to.
+static LOOKUPS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+const BY_DLSYM: usize = 0;
+const BY_PROC: usize = 1;
+const HOOKED: usize = 2;
+
+fn count(what: usize) {
+    if let Some(n) = LOOKUPS.get(what) {
+        n.fetch_add(1, Relaxed);
+    }
+}
+
+/// Leaves a row of how functions of the driver were found, if any was looked for.
+pub fn tell(hot: *mut Hot) {
+    let [by_dlsym, by_proc, hooked] = [BY_DLSYM, BY_PROC, HOOKED].map(|i| LOOKUPS.get(i).map_or(0, |n| n.load(Relaxed)));
+    if by_dlsym + by_proc > 0 {
+        let head = gpu::head(0, gpu::NO_DEVICE, 0, state::LOOKUPS);
+        let first = start(op::GPU + kind::STATE, gpu::NO_CALL, ticket());
+        // SAFETY: this thread's hot.
+        unsafe { push(hot, [first, sys::now(), head, by_dlsym, by_proc, hooked]) };
+    }
+}
+
+/// Whether any function of the driver was looked for.
+pub fn is_used() -> bool {
+    LOOKUPS.iter().any(|n| n.load(Relaxed) != 0)
+}
+
+/// A forked child has looked for none.
+pub fn forget() {
+    LOOKUPS.iter().for_each(|n| n.store(0, Relaxed));
 }
 
 /// An answer, in two registers: `done` 0 leaves it to the real function.
@@ -143,8 +177,10 @@ unsafe fn answer(handle: *mut c_void, name: &CStr, entry: Option<&'static Entry>
         if p.is_null() || !libcuda::is_loaded() || !libcuda::holds(p as usize) {
             return Picked { at: p, done: 1 };
         }
+        count(BY_DLSYM);
         match (entry, ours) {
             (Some(e), Some(hook)) => {
+                count(HOOKED);
                 let _ = e.real.compare_exchange(0, p as usize, AcqRel, Relaxed);
                 Picked { at: hook, done: 1 }
             }
@@ -212,7 +248,16 @@ pub unsafe fn get_proc_address(c: &Call) -> i32 {
     // SAFETY: as called.
     unsafe {
         let inside = in_a_hook();
-        let r = c.make();
+        // A driver may find by the one ABI what it was asked for by the other.
+        let r = if inside || c.hot.is_null() {
+            c.make()
+        } else {
+            count(BY_PROC);
+            (*c.hot).gpu = 1;
+            let r = c.make();
+            (*c.hot).gpu = 0;
+            r
+        };
         let (name, place) = (c.word(0) as *const c_char, c.word(1) as *mut usize);
         if r != 0 || name.is_null() || place.is_null() || *place == 0 || inside || !init::is_recording() {
             return r;
@@ -223,6 +268,7 @@ pub unsafe fn get_proc_address(c: &Call) -> i32 {
             Some(e) if c.int(2) > NEWEST && e.real.load(Relaxed) != *place => note_new(name),
             Some(e) => {
                 let hook = e.hook.0 as usize;
+                count(HOOKED);
                 if *place != hook {
                     let _ = e.real.compare_exchange(0, *place, AcqRel, Relaxed);
                     *place = hook;

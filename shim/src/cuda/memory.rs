@@ -4,9 +4,11 @@
 
 use super::call::{Call, ticket};
 use super::contexts::{self, Place};
+use super::libcuda::own;
 use super::shape::Form;
 use super::{cupti, cupy, graphs, ranges, state, streams, timing};
-use memshim_format::gpu::{class, kind, map};
+use crate::sys;
+use memshim_format::gpu::{NO_DEVICE, class, kind, map};
 
 /// What an allocation amounts to.
 struct Got {
@@ -40,8 +42,10 @@ pub unsafe fn alloc(c: &Call, form: Form) -> i32 {
     }
     let tk = ticket();
     let got = got(c, form, r);
-    if form == Form::Handle {
-        place.device = device_of_properties(c.word(2));
+    match form {
+        Form::Handle => place.device = device_of_properties(c.word(2)),
+        Form::FromPool if r == 0 => place.device = state::device_of_pool(got.from).or_else(|| device_of(got.address)).unwrap_or(here.device),
+        _ => {}
     }
     c.row3(kind::ALLOC, tk, c.head(r, place, got.class), [got.address, got.bytes, got.from]);
     let is_address = !matches!(got.class, class::HANDLE | class::IMPORTED_HANDLE | class::ARRAY | class::MIPMAP | class::EXTERNAL);
@@ -98,7 +102,30 @@ pub fn int_of(at: usize, offset: usize) -> u64 {
 
 /// Device of a physical allocation: its location's number, where that is a device.
 fn device_of_properties(at: usize) -> u64 {
-    if int_of(at, 8) == 1 { int_of(at, 12) & 0xff } else { memshim_format::gpu::NO_DEVICE }
+    if int_of(at, 8) == 1 { int_of(at, 12) & 0xff } else { NO_DEVICE }
+}
+
+/// Device of an address, by the driver.
+fn device_of(address: u64) -> Option<u64> {
+    const ORDINAL: i32 = 9;
+    let mut device = 0u64;
+    sys::keep_errno(|| match own().pointer_attribute {
+        // SAFETY: writes a number of four bytes.
+        Some(f) if unsafe { f((&raw mut device).cast(), ORDINAL, address) } == 0 => Some(device & 0xff),
+        _ => None,
+    })
+}
+
+/// Device of a physical allocation by its handle: also one that was imported. [`NO_DEVICE`] where it lies on the host.
+fn device_of_handle(handle: u64) -> Option<u64> {
+    // 32 bytes so far.
+    let mut properties = [0u64; 16];
+    let asked = sys::keep_errno(|| match own().handle_properties {
+        // SAFETY: writes the properties, for which there is more room than they take.
+        Some(f) => unsafe { f(properties.as_mut_ptr().cast(), handle) },
+        None => 1,
+    });
+    (asked == 0).then(|| device_of_properties(properties.as_ptr() as usize))
 }
 
 /// Bytes of an element of an array by its format, 0 where that is not known.
@@ -186,15 +213,17 @@ pub unsafe fn free(c: &Call, class: u64) -> i32 {
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn map(c: &Call) -> i32 {
-    let place = c.place();
+    let mut place = c.place();
     // SAFETY: as called; this thread's hot.
     unsafe {
         let r = c.make();
-        let (address, bytes) = (c.size(0), c.size(1));
-        c.row3(kind::MAP, ticket(), c.head(r, place, map::MAP), [c.word(3) as u64, address, bytes]);
+        let (address, bytes, handle) = (c.size(0), c.size(1), c.word(3) as u64);
         if r == 0 {
-            ranges::add(c.hot, address, bytes, class::DEVICE, place.device, place.context);
+            place.device = device_of_handle(handle).unwrap_or(place.device);
+            let class = if place.device == NO_DEVICE { class::PINNED } else { class::DEVICE };
+            ranges::add(c.hot, address, bytes, class, place.device, place.context);
         }
+        c.row3(kind::MAP, ticket(), c.head(r, place, map::MAP), [handle, address, bytes]);
         r
     }
 }
@@ -235,7 +264,39 @@ pub unsafe fn context_created(c: &Call) -> i32 {
     r
 }
 
-/// A context is destroyed (by its handle), or a device's primary one is reset or let go. The work in it that is being timed is waited for
+/// A device's primary context is let go. Where others hold it still it goes on, and nothing is waited for but that nobody of ours is in it.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn primary_released(c: &Call) -> i32 {
+    let device = c.int(0);
+    let held = contexts::holders(device) > 1;
+    let Some(place) = contexts::ending(None, device).filter(|_| held) else {
+        // SAFETY: as called.
+        let r = unsafe { context_ends(c, None) };
+        if r == 0 {
+            contexts::primary_let_go(device);
+        }
+        return r;
+    };
+    timing::drain_context(c.hot, place, 0);
+    let tk = ticket();
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    if r == 0 {
+        contexts::primary_let_go(device);
+    }
+    if r == 0 && contexts::primary_is_gone(device) {
+        streams::context_ends(c.hot, place);
+        contexts::ended(c.hot, place, tk);
+    } else {
+        timing::context_goes_on(place.slot);
+        contexts::goes_on(c.hot, place, tk);
+    }
+    r
+}
+
+/// A context is destroyed (by its handle), or a device's primary one is reset or let go for good. The work in it that is being timed is waited for
 /// first, and the events that time it go before it does.
 ///
 /// # Safety
@@ -247,7 +308,7 @@ pub unsafe fn context_ends(c: &Call, handle: Option<u64>) -> i32 {
         return unsafe { c.make() };
     };
     cupti::drain();
-    timing::drain_context(c.hot, place);
+    timing::drain_context(c.hot, place, timing::PATIENCE_NS);
     streams::context_ends(c.hot, place);
     let tk = ticket();
     // SAFETY: as called.

@@ -48,7 +48,7 @@ pub fn settle() {
 
 /// The process ends, or is about to exec: what is only counted yet is told. Not under the drain's lock.
 pub fn tell() {
-    if call::is_unused() {
+    if call::is_unused() && !lookup::is_used() {
         return;
     }
     reaper::hurry();
@@ -56,12 +56,14 @@ pub fn tell() {
     if !hot.is_null() {
         streams::end_all(hot);
         timing::tell_untimed(hot);
+        lookup::tell(hot);
     }
 }
 
 /// A forked child: the driver does not work there, and nothing of the parent's is its own.
 pub fn forget() {
     reaper::forget();
+    lookup::forget();
     if call::is_unused() {
         return;
     }

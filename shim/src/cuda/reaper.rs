@@ -3,8 +3,8 @@
 //! A thread of the C library's, since the driver's functions need one. It is made when the first copy is timed or the first kernel launched,
 //! so a program without either never has it; it sleeps while there is nothing to ask. Two rules of captures: it exchanges its capture mode to
 //! *relaxed* once, or its questions would spoil captures of other threads; and it looks at no stream while any capture is open, since to
-//! ask a capturing stream spoils that one. `cuStreamBeginCapture` waits for a look under way (a question of microseconds), and so does the
-//! end of a stream.
+//! ask a capturing stream whether it is busy spoils that one. `cuStreamBeginCapture` waits for a look under way (a question of microseconds), and so
+//! does the end of a stream.
 
 use super::contexts::CONTEXTS;
 use super::libcuda::own;
@@ -273,7 +273,8 @@ fn look_at_streams(slot: usize, looked: impl Fn(&streams::Slot, bool, u64)) {
         }
         LOOKING.store(1, SeqCst);
         let there = s.context.load(SeqCst) == slot as u32 + 1;
-        if there && !graphs::is_capturing() {
+        // A capture that began past the hooks is known by asking alone, which does it no harm.
+        if there && !graphs::is_capturing() && graphs::capture_of(handle) == graphs::Capture::No {
             s.awake.store(0, Relaxed);
             // SAFETY: a live stream: its end waits for us.
             let r = unsafe { query(handle as usize) };

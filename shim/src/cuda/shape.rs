@@ -1,7 +1,7 @@
 //! What the arguments of a hooked call mean, and which file records it.
 
 use super::call::Call;
-use super::{graphs, kernels, memory, state, streams, transfers};
+use super::{contexts, graphs, kernels, memory, state, streams, transfers};
 use crate::phases::process::{self, Driver};
 use memshim_format::gpu::graph;
 
@@ -77,8 +77,12 @@ pub enum Shape {
     CtxCreate,
     /// (context)
     CtxDestroy,
+    /// (context*, device)
+    PrimaryRetain,
     /// (device)
-    PrimaryEnd,
+    PrimaryRelease,
+    /// (device)
+    PrimaryReset,
     /// Way and the places of destination, source (9: an array, or none), bytes, stream (0: none).
     Copy(Way, u8, u8, u8, u8),
     /// (parameters, …), the place of the stream (0: none).
@@ -111,8 +115,12 @@ pub enum Shape {
     CaptureBegin,
     /// (stream, graph, …)
     CaptureBeginTo,
+    /// (stream, mode, graph, …)
+    Recapture,
     /// (stream, graph*)
     CaptureEnd,
+    /// (stream)
+    CaptureEndToCig,
     /// (graph*, …)
     GraphCreate,
     /// (graph)
@@ -186,7 +194,9 @@ pub unsafe fn run(c: &Call) -> i32 {
             Shape::Start(driver) => process::starting(driver, || c.make()),
             Shape::CtxCreate => process::starting(Driver::Context, || memory::context_created(c)),
             Shape::CtxDestroy => memory::context_ends(c, Some(c.word(0) as u64)),
-            Shape::PrimaryEnd => memory::context_ends(c, None),
+            Shape::PrimaryRetain => process::starting(Driver::Context, || contexts::primary_retained(c)),
+            Shape::PrimaryRelease => memory::primary_released(c),
+            Shape::PrimaryReset => memory::context_ends(c, None),
             Shape::Copy(way, to, from, bytes, stream) => transfers::linear(c, way, to, from, bytes, stream),
             Shape::Copy2d(stream) => transfers::plane(c, stream),
             Shape::Copy3d(stream) => transfers::volume(c, stream),
@@ -201,9 +211,11 @@ pub unsafe fn run(c: &Call) -> i32 {
             Shape::StreamDestroy => streams::destroy(c),
             Shape::StreamSync => streams::wait(c, c.stream(0)),
             Shape::HostWait => streams::wait(c, 0),
-            Shape::CaptureBegin => graphs::capture_begin(c, 0),
-            Shape::CaptureBeginTo => graphs::capture_begin(c, c.word(1) as u64),
-            Shape::CaptureEnd => graphs::capture_end(c),
+            Shape::CaptureBegin => graphs::capture_begin(c, 0, false),
+            Shape::CaptureBeginTo => graphs::capture_begin(c, c.word(1) as u64, false),
+            Shape::Recapture => graphs::capture_begin(c, c.word(2) as u64, true),
+            Shape::CaptureEnd => graphs::capture_end(c, true),
+            Shape::CaptureEndToCig => graphs::capture_end(c, false),
             Shape::GraphCreate => graphs::made(c, graph::CREATE, 0),
             Shape::GraphClone => graphs::made(c, graph::CLONE, c.word(1) as u64),
             Shape::Instantiate => graphs::made(c, graph::INSTANTIATE, c.word(1) as u64),

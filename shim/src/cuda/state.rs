@@ -72,6 +72,12 @@ pub unsafe fn asked(c: &Call) -> i32 {
     r
 }
 
+/// Device of a pool that is watched.
+pub fn device_of_pool(handle: u64) -> Option<u64> {
+    let pool = WATCHED.iter().find(|p| p.handle.load(Relaxed) == handle && handle != 0)?;
+    Some(pool.device.load(Relaxed) as u64).filter(|d| *d != gpu::NO_DEVICE)
+}
+
 /// A block came from a pool: of this handle, or (0) the device's current one.
 pub fn pools_are_used(hot: *mut Hot, place: Place, pool: u64) {
     if graphs::is_capturing() {

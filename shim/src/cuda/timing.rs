@@ -311,8 +311,11 @@ pub fn is_dying(hot: *mut Hot, slot: usize) -> bool {
     unsafe { lock::with(hot, || clock_of(slot).is_some_and(|c| c.dying)) }.unwrap_or(true)
 }
 
-/// A context is about to end: nothing more is timed in it, and what is in flight is waited for, a second at most.
-pub fn drain_context(hot: *mut Hot, place: Place) {
+/// How long the end of a context waits for timed work.
+pub const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// A context is about to end, or may be: nothing more is timed in it, the reaper is out of it, and what is in flight is waited for, so long at most.
+pub fn drain_context(hot: *mut Hot, place: Place, patience: u64) {
     sys::keep_errno(|| {
         // SAFETY: under the lock; the driver's function.
         unsafe {
@@ -321,9 +324,13 @@ pub fn drain_context(hot: *mut Hot, place: Place) {
                     c.dying = true;
                 }
             });
-            let until = sys::now() + 1_000_000_000;
-            while REAPING.load(SeqCst) == place.slot as u32 + 1 && sys::now() < until {
+            let began = sys::now();
+            let until = began + patience;
+            while REAPING.load(SeqCst) == place.slot as u32 + 1 && sys::now() < began + PATIENCE_NS {
                 sys::yield_now();
+            }
+            if patience == 0 {
+                return;
             }
             let before = contexts::handle();
             let wanted = CONTEXTS.get(place.slot).map_or(0, |c| c.handle.load(Relaxed));

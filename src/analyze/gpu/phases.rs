@@ -89,8 +89,8 @@ fn work(g: &GpuEnd, within: &Within) -> Vec<PhaseGpu> {
     all
 }
 
-/// Whether the device's times are known at all.
-fn is_by_device(g: &GpuEnd) -> bool {
+/// Whether the device's times are known at all: else nobody knows when streams were busy.
+pub(super) fn is_by_device(g: &GpuEnd) -> bool {
     matches!(g.timing.as_str(), "events" | "cupti")
 }
 

@@ -25,9 +25,9 @@ pub struct Gpu {
     /// Those with the most work first, at most [`STREAMS_SHOWN`].
     pub streams: Vec<GpuStream>,
     pub streams_total: u64,
-    /// Most streams of one device busy at once, and for how long at least two were.
-    pub concurrent_streams: u64,
-    pub concurrent_s: f64,
+    /// Most streams of one device busy at once, and for how long at least two were. `null` where the device is not asked for times.
+    pub concurrent_streams: Option<u64>,
+    pub concurrent_s: Option<f64>,
     /// The host waited for a stream, an event or a context.
     pub host_waits: GpuWaits,
     /// At most [`STREAMS_SHOWN`].
@@ -41,6 +41,8 @@ pub struct Gpu {
     pub own_pools: Vec<String>,
     /// Frees of what this trace did not see allocated.
     pub unknown_frees: u64,
+    /// How the program found the driver's functions; `null` where it did not end by itself, or is linked to the driver and looked for none.
+    pub lookups: Option<GpuLookups>,
     /// Driver calls that the program asked for and memshim does not know.
     pub unknown_calls: Vec<String>,
     /// Copies and launches that should have a time on the device and have none.
@@ -324,6 +326,17 @@ pub struct GpuAdvice {
     /// The numbers behind it.
     pub evidence: String,
     pub gain_s: f64,
+}
+
+/// Lookups of functions of the driver: the runtime makes some hundreds at its start, wherever it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GpuLookups {
+    /// By `dlsym` in the driver's library, of functions that are hooked or not known.
+    pub dlsym: u64,
+    /// By `cuGetProcAddress`, those without an answer too.
+    pub proc: u64,
+    /// Of both, those that memshim's own functions were the answer to.
+    pub hooked: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -92,12 +92,20 @@ impl Graphs {
         let what = e.flags & 0xff;
         if e.code != 0 {
             if what == graph::CAPTURE_END {
+                // Some failures leave it open: what it has copied so far stays.
                 self.failed_captures += 1;
-                self.captures.remove(&b);
             }
             return None;
         }
         match what {
+            graph::CAPTURE_BEGIN if wall != 0 => {
+                let of = self.graphs.entry(b).or_default();
+                (of.bytes, of.memory) = (Bytes::default(), 0);
+            }
+            // Into what is no graph.
+            graph::CAPTURE_END if a == 0 => {
+                self.captures.remove(&b);
+            }
             graph::CAPTURE_END => {
                 let captured = self.captures.remove(&b).unwrap_or_default();
                 let g = self.graphs.entry(a).or_default();
@@ -166,6 +174,11 @@ impl Graphs {
     /// Whether an allocation of a graph is freed here, by its address: from then on it is anybody's.
     pub fn frees(&mut self, address: u64) -> bool {
         self.addresses.remove(&address)
+    }
+
+    /// The driver gives an address out: no graph has it any more.
+    pub fn given_out(&mut self, address: u64) {
+        self.addresses.remove(&address);
     }
 
     /// All executable graphs of a context go with it: what they give back, by device.

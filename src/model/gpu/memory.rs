@@ -109,6 +109,11 @@ fn space(class: u64) -> u8 {
     }
 }
 
+/// Whether a block of this class is named by its address.
+pub fn is_of_addresses(class: u64) -> bool {
+    space(class) == 0
+}
+
 impl Memory {
     pub fn alloc(&mut self, e: &Event) {
         let [address, bytes, _, ..] = e.words;

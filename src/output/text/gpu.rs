@@ -141,8 +141,8 @@ fn streams(page: &mut Page, g: &Gpu) {
     if rest > 0 {
         lines.push(format!("and {} more (all in --json)", count(rest)));
     }
-    if g.concurrent_streams > 1 {
-        lines.push(format!("at most {} streams busy at once; two or more for {}", g.concurrent_streams, seconds(g.concurrent_s)));
+    if let (Some(most @ 2..), Some(together)) = (g.concurrent_streams, g.concurrent_s) {
+        lines.push(format!("at most {most} streams busy at once; two or more for {}", seconds(together)));
     }
     page.block("", lines);
 }

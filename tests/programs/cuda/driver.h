@@ -47,16 +47,19 @@ static void *address(const char *symbol)
 }
 
 #ifdef BY_LINK
-#define CU(symbol, ...) ({ extern R symbol(); symbol(__VA_ARGS__); })
+#define FUNCTION(symbol) ({ extern R symbol(); (R(*)())symbol; })
 #else
-#define CU(symbol, ...) (((R(*)())address(#symbol))(__VA_ARGS__))
+#define FUNCTION(symbol) ((R(*)())address(#symbol))
 #endif
+#define CU(symbol, ...) (FUNCTION(symbol)(__VA_ARGS__))
 /* The call must succeed. */
+#ifndef OKAY
 #define OKAY(symbol, ...)                                                                                                                            \
     do {                                                                                                                                             \
         R r_ = CU(symbol, ##__VA_ARGS__);                                                                                                            \
         need(r_ == 0, "line %d: " #symbol ": %d", __LINE__, r_);                                                                                     \
     } while (0)
+#endif
 
 static inline void driver(char **args)
 {

@@ -45,6 +45,13 @@ static R leave(R r)
     return r;
 }
 
+/* A call that does nothing but fail where it is told to. */
+static R allowed(const char *name)
+{
+    ENTER(name);
+    return leave(OK);
+}
+
 /* Questions after events and streams take so long, alone. */
 static int slow_us;
 API int fake_slow(int us)
@@ -183,7 +190,8 @@ static const struct { const char *symbol, *name; int version, per_thread; void *
     X(cuInit, 2000) X(cuDriverGetVersion, 2020) X(cuDeviceGetCount, 2000) X(cuDeviceGet, 2000) X(cuDeviceGetName, 2000) X(cuCtxGetCurrent, 4000)
     X(cuCtxSetCurrent, 4000) X(cuCtxGetDevice, 2000) X(cuDevicePrimaryCtxRetain, 7000) X(cuDevicePrimaryCtxGetState, 7000) X(cuEventCreate, 2000)
     X(cuEventQuery, 2000) X(cuStreamIsCapturing, 10000) X(cuPointerGetAttribute, 4000) X(cuThreadExchangeStreamCaptureMode, 10010) X(cuMemTeleportAsync, 13010)
-    X(cuDeviceGetMemPool, 11020) X(cuMemAddressReserve, 10020) X(cuMemAddressFree, 10020) X(cuMemSetAccess, 10020) 
+    X(cuDeviceGetMemPool, 11020) X(cuMemAddressReserve, 10020) X(cuMemAddressFree, 10020) X(cuMemSetAccess, 10020)
+    X(cuMemGetAllocationPropertiesFromHandle, 10020)
 #undef X
 #define X(name, version, per_thread, f) {#f, name, version, per_thread, f},
     X("cuEventDestroy", 4000, 0, cuEventDestroy_v2) X("cuEventRecord", 2000, 0, cuEventRecord) X("cuEventRecord", 7000, 1, cuEventRecord_ptsz)

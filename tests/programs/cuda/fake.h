@@ -57,5 +57,8 @@ API int fake_tap(const struct tap *);
 API int fake_fail(const char *name, int code, int skip);
 API int fake_slow(int us);
 API int fake_sleep(int64_t ns);
+/* Past every hook: a capture begins, and somebody takes a device's primary context (as the runtime does by a table of the driver's). */
+API R fake_begin_capture(Stream s, int mode);
+API R fake_hold_primary(int device);
 API int64_t fake_now(void);
 API int64_t fake_follow(int begin);

@@ -47,9 +47,9 @@ static Graph new_graph(void)
     g->live = 1;
     return g;
 }
-static R begin(Stream s, int mode, Graph into)
+static R begin(const char *name, Stream s, int mode, Graph into)
 {
-    ENTER("cuStreamBeginCapture");
+    ENTER(name);
     if (!s || s == &current->legacy)
         return leave(CAPTURE_UNSUPPORTED);
     for (int i = 0; i < 64; i++)
@@ -60,15 +60,27 @@ static R begin(Stream s, int mode, Graph into)
         }
     return leave(OUT_OF_MEMORY);
 }
-API R cuStreamBeginCapture(Stream s) { return begin(resolve(s, 0), 0, 0); }
-API R cuStreamBeginCapture_ptsz(Stream s) { return begin(resolve(s, 1), 0, 0); }
-API R cuStreamBeginCapture_v2(Stream s, int mode) { return begin(resolve(s, 0), mode, 0); }
-API R cuStreamBeginCapture_v2_ptsz(Stream s, int mode) { return begin(resolve(s, 1), mode, 0); }
-API R cuStreamBeginCaptureToGraph(Stream s, Graph g, void *dependencies, void *data, size_t n, int mode) { return begin(resolve(s, 0), mode, g); }
-API R cuStreamBeginCaptureToGraph_ptsz(Stream s, Graph g, void *dependencies, void *data, size_t n, int mode) { return begin(resolve(s, 1), mode, g); }
-static R end(Stream s, Graph *g)
+API R cuStreamBeginCapture(Stream s) { return begin("cuStreamBeginCapture", resolve(s, 0), 0, 0); }
+API R cuStreamBeginCapture_ptsz(Stream s) { return begin("cuStreamBeginCapture", resolve(s, 1), 0, 0); }
+API R cuStreamBeginCapture_v2(Stream s, int mode) { return begin("cuStreamBeginCapture", resolve(s, 0), mode, 0); }
+API R cuStreamBeginCapture_v2_ptsz(Stream s, int mode) { return begin("cuStreamBeginCapture", resolve(s, 1), mode, 0); }
+API R cuStreamBeginCaptureToGraph(Stream s, Graph g, void *dependencies, void *data, size_t n, int mode) { return begin("cuStreamBeginCaptureToGraph", resolve(s, 0), mode, g); }
+API R cuStreamBeginCaptureToGraph_ptsz(Stream s, Graph g, void *dependencies, void *data, size_t n, int mode) { return begin("cuStreamBeginCaptureToGraph", resolve(s, 1), mode, g); }
+static R begin_again(Stream s, int mode, Graph g)
 {
-    ENTER("cuStreamEndCapture");
+    R r = begin("cuStreamBeginRecaptureToGraph", s, mode, g);
+    if (!r)
+        g->count = g->nodes = g->took = g->copied = g->memory = 0;
+    return r;
+}
+API R cuStreamBeginRecaptureToGraph(Stream s, int mode, Graph g, void *told, void *data) { return begin_again(resolve(s, 0), mode, g); }
+API R cuStreamBeginRecaptureToGraph_ptsz(Stream s, int mode, Graph g, void *told, void *data) { return begin_again(resolve(s, 1), mode, g); }
+API R cuStreamBeginCaptureToCig(Stream s, void *params) { return begin("cuStreamBeginCaptureToCig", resolve(s, 0), 2, 0); }
+API R cuStreamBeginCaptureToCig_ptsz(Stream s, void *params) { return begin("cuStreamBeginCaptureToCig", resolve(s, 1), 2, 0); }
+API R fake_begin_capture(Stream s, int mode) { return begin("", s, mode, 0); }
+static R end(const char *name, Stream s, Graph *g)
+{
+    ENTER(name);
     *g = 0;
     if (!s)
         return leave(INVALID_HANDLE);
@@ -85,8 +97,10 @@ static R end(Stream s, Graph *g)
     *g = k->graph;
     return leave(OK);
 }
-API R cuStreamEndCapture(Stream s, Graph *g) { return end(resolve(s, 0), g); }
-API R cuStreamEndCapture_ptsz(Stream s, Graph *g) { return end(resolve(s, 1), g); }
+API R cuStreamEndCapture(Stream s, Graph *g) { return end("cuStreamEndCapture", resolve(s, 0), g); }
+API R cuStreamEndCapture_ptsz(Stream s, Graph *g) { return end("cuStreamEndCapture", resolve(s, 1), g); }
+API R cuStreamEndCaptureToCig(Stream s) { Graph g; return end("cuStreamEndCaptureToCig", resolve(s, 0), &g); }
+API R cuStreamEndCaptureToCig_ptsz(Stream s) { Graph g; return end("cuStreamEndCaptureToCig", resolve(s, 1), &g); }
 API R cuGraphCreate(Graph *g, unsigned flags)
 {
     ENTER("cuGraphCreate");
@@ -147,8 +161,8 @@ static R launch_graph(Exec e, Stream s)
 #define launch_graph(...) NAMED((launch_graph)(__VA_ARGS__))
 API R cuGraphLaunch(Exec e, Stream s) { return launch_graph(e, resolve(s, 0)); }
 API R cuGraphLaunch_ptsz(Exec e, Stream s) { return launch_graph(e, resolve(s, 1)); }
-API R cuGraphUpload(Exec e, Stream s) { return OK; }
-API R cuGraphUpload_ptsz(Exec e, Stream s) { return OK; }
+API R cuGraphUpload(Exec e, Stream s) { return allowed("cuGraphUpload"); }
+API R cuGraphUpload_ptsz(Exec e, Stream s) { return allowed("cuGraphUpload"); }
 static R add(const char *name, Graph g, int what, uint64_t bytes, int64_t length)
 {
     ENTER(name);
@@ -177,7 +191,7 @@ API R cuGraphAddMemAllocNode(void **node, Graph g, void **d, size_t n, struct al
 API R cuGraphAddMemFreeNode(void **node, Graph g, void **d, size_t n, Ptr p)
 {
     struct block *b = block_of(p);
-    return b && b->kind == GRAPHED ? OK : INVALID_VALUE;
+    return allowed("cuGraphAddMemFreeNode") ?: b && b->kind == GRAPHED ? OK : INVALID_VALUE;
 }
 API R cuGraphAddChildGraphNode(void **node, Graph g, void **d, size_t n, Graph child)
 {
@@ -188,6 +202,9 @@ API R cuGraphAddChildGraphNode(void **node, Graph g, void **d, size_t n, Graph c
 struct node { int type, reserved[3]; union { struct { int flags, reserved; Context c; struct volume p; } copy; struct set_node set; Graph child; struct alloc_node alloc; Ptr address; } of; };
 static R add_node(Graph g, struct node *n)
 {
+    R r = allowed("cuGraphAddNode");
+    if (r)
+        return r;
     switch (n->type) {
     case 1: return cuGraphAddMemcpyNode(0, g, 0, 0, &n->of.copy.p, 0);
     case 2: return cuGraphAddMemsetNode(0, g, 0, 0, &n->of.set, 0);
@@ -199,13 +216,13 @@ static R add_node(Graph g, struct node *n)
 }
 API R cuGraphAddNode(void **node, Graph g, void **d, size_t n, struct node *p) { return add_node(g, p); }
 API R cuGraphAddNode_v2(void **node, Graph g, void **d, void *data, size_t n, struct node *p) { return add_node(g, p); }
-API R cuGraphAddNode_v3(void **node, Graph g, void **d, void *data, size_t n, struct node *p, void *more, void *last) { return last == (void *)7 ? OK : INVALID_VALUE; }
-API R cuGraphExecMemcpyNodeSetParams(Exec e, void *node, const struct volume *p, Context c) { return OK; }
-API R cuGraphExecMemsetNodeSetParams(Exec e, void *node, const struct set_node *p, Context c) { return OK; }
-API R cuGraphExecKernelNodeSetParams(Exec e, void *node, void *p) { return OK; }
-API R cuGraphExecKernelNodeSetParams_v2(Exec e, void *node, void *p) { return OK; }
-API R cuGraphExecNodeSetParams(Exec e, void *node, void *p) { return OK; }
-API R cuGraphExecChildGraphNodeSetParams(Exec e, void *node, Graph g) { return OK; }
+API R cuGraphAddNode_v3(void **node, Graph g, void **d, void *data, size_t n, struct node *p, void *more, void *last) { return allowed("cuGraphAddNode") ?: last == (void *)7 ? OK : INVALID_VALUE; }
+API R cuGraphExecMemcpyNodeSetParams(Exec e, void *node, const struct volume *p, Context c) { return allowed("cuGraphExecMemcpyNodeSetParams"); }
+API R cuGraphExecMemsetNodeSetParams(Exec e, void *node, const struct set_node *p, Context c) { return allowed("cuGraphExecMemsetNodeSetParams"); }
+API R cuGraphExecKernelNodeSetParams(Exec e, void *node, void *p) { return allowed("cuGraphExecKernelNodeSetParams"); }
+API R cuGraphExecKernelNodeSetParams_v2(Exec e, void *node, void *p) { return allowed("cuGraphExecKernelNodeSetParams"); }
+API R cuGraphExecNodeSetParams(Exec e, void *node, void *p) { return allowed("cuGraphExecNodeSetParams"); }
+API R cuGraphExecChildGraphNodeSetParams(Exec e, void *node, Graph g) { return allowed("cuGraphExecChildGraphNodeSetParams"); }
 
 static R kernel(const char *name, int64_t length, Stream s)
 {

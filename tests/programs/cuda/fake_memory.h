@@ -160,7 +160,7 @@ API R cuMemGetInfo_v2(size_t *free_, size_t *total_)
 API R cuMemGetInfo(unsigned *free_, unsigned *total_)
 {
     *free_ = *total_ = 0;
-    return OK;
+    return allowed("cuMemGetInfo");
 }
 API R cuPointerGetAttribute(void *data, int what, Ptr p)
 {

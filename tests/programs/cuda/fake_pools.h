@@ -75,11 +75,12 @@ API R cuMemPoolGetAttribute(Pool p, int what, uint64_t *v)
 }
 API R cuMemPoolSetAttribute(Pool p, int what, uint64_t *v)
 {
+    ENTER("cuMemPoolSetAttribute");
     if (what == 6)
         p->reserved_high = p->reserved;
     if (what == 8)
         p->used_high = p->used;
-    return OK;
+    return leave(OK);
 }
 
 /* Physical memory by handles; a handle lives until it is neither held nor mapped. */
@@ -147,6 +148,13 @@ API R cuMemRetainAllocationHandle(Handle *h, void *p)
         return leave(INVALID_VALUE);
     *h = b->handle;
     b->handle->refs++;
+    return leave(OK);
+}
+struct properties { int type, handles; Location at; void *security; uint64_t flags; };
+API R cuMemGetAllocationPropertiesFromHandle(struct properties *p, Handle h)
+{
+    ENTER("cuMemGetAllocationPropertiesFromHandle");
+    *p = (struct properties){1, 1, {1, h->device}};
     return leave(OK);
 }
 API R cuMemImportFromShareableHandle(Handle *h, void *of_system, int type)

@@ -102,6 +102,35 @@ static int physical(char **args)
     return 0;
 }
 
+/* On device 0, of device 1: blocks of a pool that was made and of one that was found, and physical memory. A copy of each to device 0 passes
+   between two devices. */
+static int elsewhere(char **args)
+{
+    driver(args);
+    context(1); /* seen once, to have a name */
+    context(0);
+    Stream s;
+    Pool made, found;
+    Ptr here, a, b, space;
+    Handle h;
+    OKAY(cuStreamCreate, &s, 1);
+    OKAY(cuMemAlloc_v2, &here, (size_t)MIB);
+    OKAY(cuMemPoolCreate, &made, on_second);
+    OKAY(cuDeviceGetMemPool, &found, 1);
+    OKAY(cuMemAllocFromPoolAsync, &a, (size_t)(3 * MIB), made, s);
+    OKAY(cuMemAllocFromPoolAsync, &b, (size_t)(5 * MIB), found, s);
+    OKAY(cuMemAddressReserve, &space, (size_t)(2 * MIB), (size_t)0, (Ptr)0, (uint64_t)0);
+    OKAY(cuMemCreate, &h, (size_t)(2 * MIB), on_second, (uint64_t)0);
+    OKAY(cuMemMap, space, (size_t)(2 * MIB), (size_t)0, h, (uint64_t)0);
+    OKAY(cuMemcpyAsync, here, a, (size_t)1000, s);
+    OKAY(cuMemcpyAsync, here, b, (size_t)20000, s);
+    OKAY(cuMemcpyAsync, here, space, (size_t)300000, s);
+    OKAY(cuMemFreeAsync, a, s);
+    OKAY(cuMemFreeAsync, b, s);
+    OKAY(cuStreamSynchronize, s);
+    return 0;
+}
+
 static int arrays(char **args)
 {
     driver(args);
@@ -212,5 +241,5 @@ static int owners(char **args)
     return 0;
 }
 
-MODES({"owners", owners}, {"plain", plain}, {"narrow", narrow}, {"host", host}, {"pools", pools}, {"physical", physical}, {"arrays", arrays}, {"others", others},
+MODES({"owners", owners}, {"plain", plain}, {"narrow", narrow}, {"host", host}, {"pools", pools}, {"physical", physical}, {"elsewhere", elsewhere}, {"arrays", arrays}, {"others", others},
       {"contexts", contexts_end}, {"unknown", unknown})

@@ -198,6 +198,42 @@ static int reset_in_capture(char **args)
     return 0;
 }
 
+/* A primary context that somebody else holds: letting it go waits for nothing, though its work never ends meanwhile. */
+static int64_t ms_of_releases(int n)
+{
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    for (int i = 0; i < n; i++) {
+        Context c;
+        OKAY(cuDevicePrimaryCtxRetain, &c, 0);
+        copies(3);
+        OKAY(cuDevicePrimaryCtxRelease_v2, 0);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    return (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000;
+}
+static int shared_primary(char **args)
+{
+    prepare(args);
+    int64_t ms = ms_of_releases(5);
+    need(ms < 4000, "%ld ms for five of two releases", (long)ms);
+    OKAY(cuStreamSynchronize, a);
+    /* The same where who holds it was never seen to take it. */
+    OKAY(cuDevicePrimaryCtxRelease_v2, 0);
+    OKAY(fake_hold_primary, 0);
+    Context c;
+    OKAY(cuDevicePrimaryCtxRetain, &c, 0);
+    OKAY(cuCtxSetCurrent, c);
+    OKAY(cuDevicePrimaryCtxRelease_v2, 0);
+    OKAY(cuMemAlloc_v2, &dev, (size_t)MIB);
+    OKAY(cuMemAllocHost_v2, &pinned, (size_t)MIB);
+    OKAY(cuStreamCreate, &a, 1);
+    ms = ms_of_releases(5);
+    need(ms < 4000, "%ld ms for five of releases beside one", (long)ms);
+    OKAY(cuStreamSynchronize, a);
+    return 0;
+}
+
 /* Killed in the middle of its work: what was done is known. */
 static int killed(char **args)
 {
@@ -232,6 +268,30 @@ static int cost(char **args)
     return 0;
 }
 
+/* For counting instructions: twenty times so many copies, each time when what they need has been made and is free again. */
+typedef R (*Copy)(Ptr, const void *, size_t, Stream);
+__attribute__((noinline)) static void counted(Copy copy, int n)
+{
+    for (int i = 0; i < n; i++)
+        copy(dev, (void *)pinned, 16, a);
+}
+static int turns(char **args)
+{
+    prepare(args);
+    Copy copy = (Copy)address("cuMemcpyHtoDAsync_v2");
+    R (*wait)(Stream) = address("cuStreamSynchronize");
+    for (int i = -1; i < 20; i++) {
+        if (i < 0)
+            for (int k = 0; k < 1000; k++)
+                copy(dev, (void *)pinned, 16, a);
+        else
+            counted(copy, atoi(args[1]));
+        wait(a);
+        rest_ms(30);
+    }
+    return 0;
+}
+
 /* The main thread leaves by pthread_exit: the process ends with the last thread of its own. */
 static void *last(void *c)
 {
@@ -253,4 +313,4 @@ static int main_leaves(char **args)
 }
 
 MODES({"forks", forks}, {"forks_again", forks_again}, {"reset_in_flight", reset_in_flight}, {"exit_with_work", exit_with_work}, {"threads_leave_captures", threads_leave_captures},
-      {"many", many}, {"million", million}, {"comings_and_goings", comings_and_goings}, {"exit_with_kernels", exit_with_kernels}, {"reset_in_capture", reset_in_capture}, {"killed", killed}, {"cost", cost}, {"main_leaves", main_leaves})
+      {"many", many}, {"million", million}, {"comings_and_goings", comings_and_goings}, {"exit_with_kernels", exit_with_kernels}, {"reset_in_capture", reset_in_capture}, {"shared_primary", shared_primary}, {"killed", killed}, {"cost", cost}, {"turns", turns}, {"main_leaves", main_leaves})

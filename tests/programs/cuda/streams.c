@@ -182,6 +182,33 @@ static int captures(char **args)
     return 0;
 }
 
+/* Captures that begin in rarer ways, one of them past every hook, on a stream that is busy all the while. */
+static int rare_captures(char **args)
+{
+    prepare(args);
+    Graph g, h;
+    OKAY(cuLaunchKernel, (int64_t)1000000, 1, 1, 1, 1, 1, 1, 0, a, (void *)0, (void *)0);
+    rest_ms(20);
+    OKAY(fake_begin_capture, a, 2);
+    OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)MIB, a);
+    rest_ms(20);
+    OKAY(cuStreamEndCapture, a, &g);
+    OKAY(cuStreamBeginRecaptureToGraph, a, 2, g, (void *)0, (void *)0);
+    OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)MIB, a);
+    rest_ms(20);
+    OKAY(cuStreamEndCapture, a, &h);
+    need(g == h, "the same graph");
+    OKAY(cuStreamBeginCaptureToCig, a, (void *)0);
+    OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)MIB, a);
+    rest_ms(20);
+    OKAY(cuStreamEndCaptureToCig, a);
+    Exec e;
+    OKAY(cuGraphInstantiateWithFlags, &e, g, (uint64_t)0);
+    OKAY(cuGraphLaunch, e, a);
+    OKAY(cuStreamSynchronize, a);
+    return 0;
+}
+
 /* The default stream of each thread is its own. */
 static void *own(void *c)
 {
@@ -207,4 +234,4 @@ static int per_thread(char **args)
     return 0;
 }
 
-MODES({"overlap", overlap}, {"kernels", kernels}, {"graphs", graphs}, {"captures", captures}, {"graph_memory", graph_memory}, {"per_thread", per_thread})
+MODES({"overlap", overlap}, {"kernels", kernels}, {"graphs", graphs}, {"captures", captures}, {"rare_captures", rare_captures}, {"graph_memory", graph_memory}, {"per_thread", per_thread})
