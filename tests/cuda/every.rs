@@ -61,7 +61,7 @@ fn every_hooked_function_is_called_and_leaves_what_it_should_whether_it_fails_or
         let missing: Vec<_> = table.iter().filter(|(symbol, ..)| called.get(symbol).is_none_or(|said| said.calls == 0)).collect();
         assert!(missing.is_empty(), "no program calls {missing:?}");
         assert_eq!(called.keys().collect::<BTreeSet<_>>(), table.iter().map(|t| &t.0).collect(), "{way}");
-        assert!(called.values().map(|said| said.calls).sum::<u64>() >= 400);
+        assert!(called.values().map(|said| said.calls).sum::<u64>() > 350, "each made twice");
         let mut expected = BTreeMap::<String, (u64, u64)>::new();
         for (symbol, base, shape) in &table {
             let said = &called[symbol];
