@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use self::phases::is_by_device;
 use super::report::{
-    FailedCall, Gpu, GpuAdvice, GpuClass, GpuDevice, GpuFramework, GpuGraph, GpuGraphs, GpuLookups, GpuPool, GpuStream, GpuTransfer, GpuWaits, Pinned,
-    STREAMS_SHOWN,
+    FailedCall, Gpu, GpuAdvice, GpuClass, GpuDevice, GpuFramework, GpuGraph, GpuGraphs, GpuLookups, GpuPool, GpuStream, GpuTransfer,
+    GpuWaits, Pinned, STREAMS_SHOWN,
 };
 use crate::model::gpu::intervals::length;
 use crate::model::gpu::memory::{Device, Level};

@@ -79,7 +79,10 @@ fn every_hooked_function_is_called_and_leaves_what_it_should_whether_it_fails_or
         let codes: BTreeSet<u64> = called.values().filter(|said| expected.contains_key(&said.base)).map(|said| said.code).collect();
         let failed = g.at("/failed").as_array().expect("a list");
         assert_eq!(failed.iter().map(|f| f["code"].as_u64().expect("a code")).collect::<BTreeSet<_>>(), codes, "{way}");
-        assert_eq!(failed.iter().map(|f| f["count"].as_u64().expect("a count")).sum::<u64>(), expected.values().map(|rows| rows.1).sum::<u64>());
+        assert_eq!(
+            failed.iter().map(|f| f["count"].as_u64().expect("a count")).sum::<u64>(),
+            expected.values().map(|rows| rows.1).sum::<u64>()
+        );
 
         let held: Vec<Vec<u64>> = g.stdout.lines().filter_map(|l| l.strip_prefix("HELD ")).map(numbers).collect();
         for device in [0, 1] {
@@ -88,7 +91,8 @@ fn every_hooked_function_is_called_and_leaves_what_it_should_whether_it_fails_or
         }
         assert_eq!([g.number("/pinned_peak_bytes"), g.number("/pinned/live_bytes"), 0, 0].to_vec(), held[2], "{way}");
         assert_eq!((g.transfers(), g.number("/untimed"), g.number("/unknown_frees")), (g.expected(), 0, 0), "{way}");
-        let graphs = ["captures", "failed_captures", "instantiations", "updates", "launches"].map(|key| g.number(&format!("/graphs_total/{key}")));
+        let graphs =
+            ["captures", "failed_captures", "instantiations", "updates", "launches"].map(|key| g.number(&format!("/graphs_total/{key}")));
         assert_eq!(graphs, [8, 10, 5, 2, 3], "{way}");
         assert_eq!(*g.at("/graphs_total/bytes"), json!({"H2D": 63_000, "memset": 1024}), "{way}");
         let kernels = g.at("/streams").as_array().expect("a list").iter().map(|s| s["kernels"].as_u64().expect("a number"));

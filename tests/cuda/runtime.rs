@@ -44,7 +44,11 @@ fn what_is_called_by_the_runtime_counts_once() {
             assert_eq!((graphs, g.at("/graphs_total/bytes")), ([1, 1, 6], &json!({"H2D": 6000})), "{name}");
             let streams = g.at("/streams").as_array().expect("a list");
             assert_eq!(streams.iter().map(|s| s["kernels"].as_u64().expect("a number")).sum::<u64>(), 5, "{name}");
-            assert_eq!(streams.iter().filter(|s| s["kind"] == "per thread").map(|s| s["copies"].clone()).collect::<Vec<_>>(), [4], "{name}");
+            assert_eq!(
+                streams.iter().filter(|s| s["kind"] == "per thread").map(|s| s["copies"].clone()).collect::<Vec<_>>(),
+                [4],
+                "{name}"
+            );
             assert_eq!(*g.at("/failed"), json!([]), "{name}");
             // 17 functions, 17 in two flavours, itself in two ABIs, a probe, and one that there is not. Not hooked: the last two, and five of the first.
             assert_eq!(*g.at("/lookups"), json!({"dlsym": 1, "proc": 55, "hooked": 49}), "{name}");
@@ -54,8 +58,7 @@ fn what_is_called_by_the_runtime_counts_once() {
 
 /// Folders with NVIDIA's runtime: a library of this major version and its archive.
 fn real_runtimes(major: u32) -> Option<PathBuf> {
-    let mut folders: Vec<PathBuf> =
-        std::env::var("CUDART_FOLDERS").map_or(vec![], |all| all.split(',').map(PathBuf::from).collect());
+    let mut folders: Vec<PathBuf> = std::env::var("CUDART_FOLDERS").map_or(vec![], |all| all.split(',').map(PathBuf::from).collect());
     let ask = "import nvidia; print('\\n'.join(nvidia.__path__))";
     let packages = support::python().and_then(|p| Command::new(p).args(["-c", ask]).output().ok()).map(|o| support::lossy(&o.stdout));
     for at in packages.iter().flat_map(|p| p.lines()).map(PathBuf::from) {
@@ -74,7 +77,10 @@ fn nvidias_own_runtime_looks_up_through_us_and_ends_as_without() {
     let out = support::out_dir().to_str().expect("a path in UTF-8");
     for major in [12, 13] {
         let Some(folder) = real_runtimes(major) else {
-            support::skip(&format!("{test} (CUDA {major})"), "needs NVIDIA's package of the runtime in the tests' Python, or CUDART_FOLDERS");
+            support::skip(
+                &format!("{test} (CUDA {major})"),
+                "needs NVIDIA's package of the runtime in the tests' Python, or CUDART_FOLDERS",
+            );
             continue;
         };
         let folder = folder.to_str().expect("a path in UTF-8");

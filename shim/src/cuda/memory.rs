@@ -44,7 +44,9 @@ pub unsafe fn alloc(c: &Call, form: Form) -> i32 {
     let got = got(c, form, r);
     match form {
         Form::Handle => place.device = device_of_properties(c.word(2)),
-        Form::FromPool if r == 0 => place.device = state::device_of_pool(got.from).or_else(|| device_of(got.address)).unwrap_or(here.device),
+        Form::FromPool if r == 0 => {
+            place.device = state::device_of_pool(got.from).or_else(|| device_of(got.address)).unwrap_or(here.device)
+        }
         _ => {}
     }
     c.row3(kind::ALLOC, tk, c.head(r, place, got.class), [got.address, got.bytes, got.from]);
