@@ -224,6 +224,7 @@ unsafe fn begin_child() {
         }
         *ALIVE = 1;
         writer::forget();
+        crate::share::forget();
         thread_stacks::forget();
         callers::forget();
         crate::phases::forget();

@@ -30,6 +30,7 @@ mod proc;
 mod python;
 mod python_alloc;
 mod real;
+mod share;
 mod shelf;
 mod sink;
 mod snapshot;

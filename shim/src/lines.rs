@@ -386,6 +386,14 @@ pub fn calls(now: u64, last: bool) {
     }
 }
 
+/// At an edge of a phase the `pycalls` line alone, where the others' levels are known by their events.
+pub fn python_calls(now: u64) {
+    // SAFETY: settings are read-only.
+    if unsafe { CONFIG.python_alloc } {
+        calls_of(true, now, true);
+    }
+}
+
 fn calls_of(python: bool, now: u64, last: bool) {
     let s = totals(python);
     let which = python as usize & 1;

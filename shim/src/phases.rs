@@ -1,9 +1,9 @@
 //! Phases as the process itself tells of them: edges (a begin, an end, a mark) go through the calling thread's ring, so that each has its
 //! exact place among the thread's heap events. Who tells: [`nvtx`], rules for functions, the program by [`api`], and what it does as a [`process`].
 //!
-//! An edge costs about a microsecond: the clock, the process's CPU time and usage, the live bytes of all lanes. The layers of memory as the
-//! kernel sees them come with it as long as that takes less than 1 % of the time (see [`Look`]). Not for: what a phase needed, which is
-//! the reader's matter.
+//! An edge costs about 1.5 microseconds: the clock, what the program has taken, the live bytes of all lanes. Three more are for what it has read and
+//! written, as long as that takes less than 1 % of the time; the layers of memory as the kernel sees them come with it as long as those do (see
+//! [`Look`]). Not for: what a phase needed, which is the reader's matter.
 
 mod api;
 mod names;
@@ -19,8 +19,7 @@ pub use names::name;
 use crate::config::{CONFIG, COUNT, FAST};
 use crate::hooks::heap::ready;
 use crate::lane::{Hot, LANES, push};
-use crate::sys::{self, sys};
-use crate::{drain, lines, snapshot, spool};
+use crate::{drain, lines, share, snapshot, spool, sys, writer};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use memshim_format::phase::{edge, what};
 use memshim_format::record::{ARG_WORD, op, start};
@@ -99,8 +98,8 @@ static TOLD: AtomicU64 = AtomicU64::new(0);
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 /// Edges after recording was lowered to totals.
 static UNTOLD: AtomicU64 = AtomicU64::new(0);
-/// Nanoseconds that usage and layers took.
-static SPENT: AtomicU64 = AtomicU64::new(0);
+/// Nanoseconds that looks took: at bytes read and written, and at counts and layers.
+static SPENT: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// So many at once, and so many a second, in fast mode: the size of its trace is bounded by time.
 const AT_ONCE: u64 = 100_000;
@@ -122,7 +121,7 @@ pub fn forget() {
     UNTOLD.store(0, Relaxed);
     TOLD.store(0, Relaxed);
     LEFT_OUT.store(0, Relaxed);
-    SPENT.store(0, Relaxed);
+    SPENT.iter().for_each(|spent| spent.store(0, Relaxed));
     process::forget();
 }
 
@@ -151,15 +150,21 @@ unsafe fn is_left_out(hot: *mut Hot) -> bool {
     }
 }
 
-/// Whether looking at the process has cost less than 1 % of the time so far, 20 ms given.
-fn may_look() -> bool {
-    SPENT.load(Relaxed) < 20_000_000 + since_start() / 100
+/// Looks as long as such looks have cost less than 1 % of the time so far, 20 ms given.
+fn while_cheap<T>(spent: &AtomicU64, look: impl FnOnce() -> T) -> Option<T> {
+    if spent.load(Relaxed) >= 20_000_000 + since_start() / 100 {
+        return None;
+    }
+    let begun = sys::now();
+    let found = look();
+    spent.fetch_add(sys::now() - begun, Relaxed);
+    Some(found)
 }
 
 /// What is looked at where an edge is told of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Look {
-    /// The process's usage.
+    /// What it has taken, read and written.
     Usage,
     /// In fast mode the exact counts too: so a lane's highest live bytes are known from edge to edge.
     Counts,
@@ -184,14 +189,12 @@ unsafe fn tell_looking(hot: *mut Hot, edge_is: u64, source: Source, name: u32, r
         sys::keep_errno(|| {
             names::tell(hot, name);
             let t = sys::now();
-            let looks = may_look();
-            let usage = if looks { usage() } else { [0; 3] };
-            let start = start(op::PHASE, edge(edge_is, source, looks), name as u64);
-            push(hot, [start, t, range & ARG_WORD, live(), usage[0], usage[1], usage[2]]);
-            if looks {
-                look_further(look, t);
-                SPENT.fetch_add(sys::now() - t, Relaxed);
-            }
+            let usage = share::of_program(writer::tid());
+            let moved = while_cheap(&SPENT[0], moved).flatten();
+            let [read, written] = moved.unwrap_or_default();
+            let start = start(op::PHASE, edge(edge_is, source, moved.is_some()), name as u64);
+            push(hot, [start, t, range & ARG_WORD, live(), usage[0], usage[1], usage[2], read & ARG_WORD, written & ARG_WORD]);
+            while_cheap(&SPENT[1], || look_further(look, t));
         });
     }
 }
@@ -204,21 +207,18 @@ fn live() -> u64 {
     memshim_format::v93::zigzag(sum) & ARG_WORD
 }
 
-/// CPU time, page faults and switches of the process, as the words of an edge.
-fn usage() -> [u64; 3] {
-    // SAFETY: rusage is plain data.
-    unsafe {
-        let mut r: libc::rusage = core::mem::zeroed();
-        sys!(libc::SYS_getrusage, libc::RUSAGE_SELF, &raw mut r);
-        let ns = |v: libc::timeval| v.tv_sec as u64 * 1_000_000_000 + v.tv_usec as u64 * 1000;
-        let both = |high: i64, low: i64| (high as u64 & 0x7fff_ffff) << 32 | low as u64 & 0xffff_ffff;
-        [ns(r.ru_utime) + ns(r.ru_stime), both(r.ru_minflt, r.ru_majflt), both(r.ru_nvcsw, r.ru_nivcsw)]
-    }
+/// Bytes that the program has read and written.
+fn moved() -> Option<[u64; 2]> {
+    let signals = sys::block_signals();
+    let moved = snapshot::moved();
+    sys::restore_signals(signals);
+    moved
 }
 
 /// Whoever drains is waited for a moment only.
 fn look_further(look: Look, t: u64) {
     const TRIES: u32 = 200;
+    const YIELDS: u32 = 4;
     // SAFETY: settings are read-only.
     let counts = unsafe { CONFIG.mode } == FAST && look >= Look::Counts;
     if !counts && look < Look::Layers {
@@ -226,17 +226,21 @@ fn look_further(look: Look, t: u64) {
     }
     let signals = sys::block_signals();
     let me = sys::gettid();
-    if (0..TRIES).any(|_| {
-        core::hint::spin_loop();
-        drain::try_lock(me)
-    }) {
-        if counts {
-            lines::calls(t, true);
+    share::work(|| {
+        if (0..TRIES + YIELDS).any(|turn| {
+            if turn < TRIES { core::hint::spin_loop() } else { sys::yield_now() }
+            drain::try_lock(me)
+        }) {
+            if counts {
+                lines::calls(t, true);
+            } else {
+                lines::python_calls(t);
+            }
+            if look == Look::Layers {
+                snapshot::edge(t);
+            }
+            drain::unlock();
         }
-        if look == Look::Layers {
-            snapshot::edge(t);
-        }
-        drain::unlock();
-    }
+    });
     sys::restore_signals(signals);
 }

@@ -18,7 +18,7 @@ use crate::config::{CONFIG, COUNT, FAST, FULL};
 use crate::spool::{self, SPOOL};
 use crate::sys::{self, sys};
 use crate::text::Text;
-use crate::{lane, lines, writer, zst};
+use crate::{lane, lines, share, writer, zst};
 use libc::c_int;
 
 const PATH: usize = 4200;
@@ -124,7 +124,7 @@ pub fn complain(line: &[u8]) {
     // SAFETY: one write to fd 2 of bytes we own.
     unsafe {
         if SINK.stderr != (0, 0) && sys::identity(2) == SINK.stderr {
-            sys!(libc::SYS_write, 2, line.as_ptr(), line.len());
+            sys::write(2, line.as_ptr(), line.len());
             sys::swallow(libc::SIGPIPE);
         }
     }
@@ -233,7 +233,7 @@ unsafe fn put(parts: [&[u8]; 3]) -> bool {
                 *slot = (part.as_ptr().add(s), part.len() - s);
                 skip -= s;
             }
-            let r = sys!(libc::SYS_writev, SINK.fd, iov.as_ptr(), 3);
+            let r = share::writes(|| sys!(libc::SYS_writev, SINK.fd, iov.as_ptr(), 3));
             if r <= 0 {
                 if r == -libc::EINTR as i64 {
                     continue;

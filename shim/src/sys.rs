@@ -1,6 +1,7 @@
 //! System calls made directly: they set no errno, are no cancellation points, and are never one of our own hooks.
 //! Results are the kernel's: negative numbers are −errno.
 
+use crate::share;
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::c_int;
@@ -305,7 +306,16 @@ pub fn move_high(fd: c_int) -> c_int {
 /// `buf` must be valid for writes of `len` bytes.
 pub unsafe fn pread(fd: c_int, buf: *mut u8, len: usize, at: u64) -> isize {
     // SAFETY: the caller's promise.
-    unsafe { sys!(libc::SYS_pread64, fd, buf, len, at) as isize }
+    share::reads(|| unsafe { sys!(libc::SYS_pread64, fd, buf, len, at) }) as isize
+}
+
+/// Writes at the end of `fd`, or at its place; the number of bytes, or negative.
+///
+/// # Safety
+/// `buf` must be valid for reads of `len` bytes.
+pub unsafe fn write(fd: c_int, buf: *const u8, len: usize) -> i64 {
+    // SAFETY: the caller's promise.
+    share::writes(|| unsafe { sys!(libc::SYS_write, fd, buf, len) })
 }
 
 /// Sleeps on `word` while it holds `value`, at most `ns`.

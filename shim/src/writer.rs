@@ -10,7 +10,7 @@
 use crate::config::{CONFIG, FAST};
 use crate::spool::SPOOL;
 use crate::sys::{self, sys};
-use crate::{cuda, drain, lane, lines, sink, snapshot};
+use crate::{cuda, drain, lane, lines, share, sink, snapshot};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use memshim_format::record::THIN_MAX;
@@ -49,6 +49,11 @@ pub fn alive() -> bool {
     TID.load(Relaxed) != 0
 }
 
+/// Its number while it lives, else 0.
+pub fn tid() -> u32 {
+    TID.load(Acquire)
+}
+
 /// Whether this thread is it.
 pub fn is_current() -> bool {
     alive() && TID.load(Relaxed) == sys::gettid()
@@ -80,6 +85,7 @@ pub fn start() -> bool {
             lane::quick::populate();
         }
         STOP.store(0, Relaxed);
+        share::writer_begins();
         let tcb = MEMORY.add(STACK + TLS - 4096).cast::<u64>();
         // The words of a thread control block that code may read: itself (fs:0, fs:16), several threads (fs:24), the stack canary (fs:40).
         tcb.write(tcb as u64);
@@ -213,14 +219,17 @@ extern "C" fn run() -> ! {
         // SAFETY: a spool becomes private at most once, under the lock; seeing that a turn late is soon enough.
         let pause = if unsafe { SPOOL.shared } { interval } else { interval.min(10_000_000) };
         if !more && FILLED.load(Acquire) < WAKE_AT && STOP.load(Acquire) == 0 {
+            share::writer_notes(true);
             sys::futex_wait(&DOORBELL, bell, pause.min(time_left(interval)).min(LOOK_NS));
         }
         SLEEPING.store(0, Release);
         if drain::try_lock(me) {
             more = work();
+            share::writer_notes(false);
             drain::unlock();
         } else {
             // Who has it, or wants it, ends the process, or reads for this thread.
+            share::writer_notes(true);
             sys::futex_wait(&DOORBELL, bell, 1_000_000);
         }
     }
@@ -230,6 +239,7 @@ extern "C" fn run() -> ! {
         code = crate::proc::first_thread_code();
         crate::init::finish("_exit", Some(code));
     }
+    share::writer_notes(false);
     loop {
         // SAFETY: ends this thread only.
         unsafe { sys!(libc::SYS_exit, code) };
@@ -327,7 +337,7 @@ pub fn block_filled() {
     let interval = unsafe { CONFIG.interval_ns };
     come_back();
     if (n >= WAKE_AT || sys::now() >= LAST_TICK.load(Relaxed) + interval) && drain::try_lock(sys::gettid()) {
-        work();
+        share::work(work);
         drain::unlock();
     }
 }
@@ -341,7 +351,7 @@ pub fn help() -> bool {
     if !drain::try_lock(sys::gettid()) {
         return false;
     }
-    drain::drain(false);
+    share::work(|| drain::drain(false));
     drain::unlock();
     true
 }

@@ -9,6 +9,7 @@ use crate::model::phases::{HeapOver, Instance, Metric, PhasesEnd};
 use crate::model::units::{Bytes, Nanos};
 use crate::symbols;
 use memshim_format::phase::{SOURCES, Source};
+use serde_json::{Value, json};
 
 /// Phases listed at most; those that took longest are kept.
 pub const PHASES_SHOWN: usize = 2000;
@@ -38,6 +39,7 @@ pub fn phases(image: &ImageEnd, mode: Mode, units: Option<&Units>) -> (Vec<Phase
     let mut all: Vec<Phase> = groups.iter().map(|(path, source, times)| phase(image, mode, path, source, times)).collect();
     let times: Vec<&[&Instance]> = groups.iter().map(|(_, _, times)| times.as_slice()).collect();
     all.iter_mut().zip(gpu::phases::phases(image, &times)).for_each(|(phase, gpu)| phase.gpu = gpu);
+    all.iter_mut().zip(gpu::phases::rates(image, &times)).for_each(|(phase, rates)| [phase.h2d_gb_per_s, phase.d2h_gb_per_s] = rates);
     if let Some(units) = units {
         for phase in all.iter_mut().filter(|p| p.count >= steps::STEPS_MIN as u64) {
             phase.per_unit = Some(PerUnit { unit: units.unit.clone(), median_s: phase.latency.median / units.count });
@@ -183,6 +185,14 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
             Some(of(i.end)?[at].saturating_sub(of(i.begin)?[at]))
         })
     };
+    // At some edges nobody looked at these but whoever looked at all layers.
+    let bytes = |metric: Metric, at: usize| {
+        let of = |edge: u32| {
+            let told = p.edges.get(edge as usize)?.moved.map(|moved| moved[at]);
+            told.or_else(|| p.is_noted(metric, edge).then(|| u64::try_from(p.at(metric, edge)).unwrap_or(0)))
+        };
+        sum(times, |i| Some(of(i.end)?.saturating_sub(of(i.begin)?))).map(Bytes)
+    };
     let looked_at = |metric: Metric| times.iter().all(|i| p.is_noted(metric, i.begin) && p.is_noted(metric, i.end));
     let all: Vec<Step> = times
         .iter()
@@ -243,20 +253,57 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         steps: growth.map(|g| g.1),
         h2d_bytes: has_gpu.then(|| moved(Metric::H2d)),
         d2h_bytes: has_gpu.then(|| moved(Metric::D2h)),
+        h2d_gb_per_s: None,
+        d2h_gb_per_s: None,
         gpu: None,
         cpu_s: usage(0).map(|ns| Nanos(ns).seconds()),
         minor_faults: usage(1),
         major_faults: usage(2),
         voluntary_switches: usage(3),
         involuntary_switches: usage(4),
-        read_bytes: looked_at(Metric::Read).then(|| moved(Metric::Read)),
-        written_bytes: looked_at(Metric::Written).then(|| moved(Metric::Written)),
-        snapshots: times.first().zip(times.last()).and_then(|(first, last)| {
-            let of = |edge: u32| p.snapshots.get(&t(edge).0).cloned();
-            Some([of(first.begin)?, of(last.end)?])
-        }),
+        read_bytes: bytes(Metric::Read, 0),
+        written_bytes: bytes(Metric::Written, 1),
+        snapshots: snapshots(image, times, &known),
         spans: all.iter().take(SPANS).map(|s| (s.begin_s, s.begin_s + s.wall_s)).collect(),
     }
+}
+
+/// The layers when it began first and when it ended last, or as near to that as there was a look: the kernel's, as the trace has them, and what is
+/// known of the others at that edge.
+fn snapshots(image: &ImageEnd, times: &[&Instance], known: &Known) -> Option<[Value; 2]> {
+    let p = &image.phases;
+    let t = |edge: u32| p.edges.get(edge as usize).map_or(0, |e| e.t);
+    let (first, last) = (times.first()?, times.iter().max_by_key(|i| i.end)?);
+    // Of phases that are around many others those others' edges may be looked at, and not their own.
+    let began = p.snapshots.range(t(first.begin)..=t(first.end)).next().map(|(at, _)| *at);
+    let ended = p.snapshots.range(t(last.begin)..=t(last.end)).next_back().map(|(at, _)| *at);
+    let is_seen = |at: &u64| p.snapshots.contains_key(at);
+    let began = began.or_else(|| times.iter().map(|i| t(i.begin)).find(is_seen))?;
+    let ended = ended.or_else(|| times.iter().map(|i| t(i.end)).filter(is_seen).max())?;
+    Some([snapshot(image, began, known)?, snapshot(image, ended, known)?])
+}
+
+fn snapshot(image: &ImageEnd, t: u64, known: &Known) -> Option<Value> {
+    let p = &image.phases;
+    let edge = p.edges.partition_point(|e| e.t < t) as u32;
+    let told = p.edges.get(edge as usize).filter(|e| e.t == t)?;
+    let exact = p.heap.level(edge).filter(|_| t < known.exact_until);
+    let live = exact.or(told.live).unwrap_or_else(|| p.at(Metric::HeapLower, edge));
+    let level = |metric: Metric| Value::from(p.at(metric, edge).max(0));
+    let mut snapshot = p.snapshots.get(&t)?.clone();
+    let object = snapshot.as_object_mut()?;
+    let mut put = |key: &str, value: Value| _ = object.insert(key.into(), value);
+    put("elapsed_s", Nanos(t).seconds_since(Nanos(image.header.mono_ns)).into());
+    put("heap_live_bytes", live.max(0).into());
+    put("map_bytes", level(Metric::Maps));
+    if image.gpu.is_some() {
+        put("gpu_bytes", level(Metric::Gpu));
+        put("pinned_bytes", level(Metric::Pinned));
+    }
+    if image.python.as_ref().is_some_and(|python| !python.sizeless) && p.is_noted(Metric::Python, edge) {
+        put("python", json!({"live_bytes": level(Metric::Python), "peak_bytes": p.most_until(Metric::Python, edge).max(0)}));
+    }
+    Some(snapshot)
 }
 
 /// What was sampled, or the kernel's high-water mark where it rose meanwhile. `None`: nobody looked.

@@ -1,5 +1,6 @@
 //! What an image did with GPUs: its rows put in order and handed to the books on memory, transfers, streams and graphs.
 
+pub mod calls;
 pub mod graphs;
 pub mod intervals;
 pub mod memory;

@@ -144,8 +144,8 @@ impl Image {
             }
             Line::PyCalls(calls) => {
                 self.at(calls.t);
-                if let Some(python) = &mut self.python {
-                    python.counted(&calls);
+                if let Some([live, most]) = self.python.as_mut().and_then(|python| python.counted(&calls)) {
+                    self.phases.note_most(Metric::Python, calls.t, live, most);
                 }
             }
             Line::PyThread(thread) => {

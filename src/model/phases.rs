@@ -6,6 +6,7 @@
 
 mod end;
 mod metrics;
+mod shown;
 mod structure;
 
 pub use end::{HeapLevels, HeapOver, Path, PhasesEnd};
@@ -28,8 +29,6 @@ const EDGES: usize = 1 << 22;
 const DEEP: usize = 256;
 /// No machine has more.
 const BYTES_MAX: i64 = 1 << 48;
-/// Snapshots of edges kept.
-const SNAPSHOTS: usize = 1 << 10;
 /// Names kept, and bytes of one.
 const NAMES: usize = 1 << 16;
 const NAME_LEN: usize = 4096;
@@ -41,6 +40,14 @@ pub struct Edge {
     /// Usable bytes live; `None` where only the time is known.
     pub live: Option<i64>,
     pub usage: Option<[u64; 5]>,
+    pub moved: Option<[u64; 2]>,
+}
+
+impl Edge {
+    /// Of which only the time is known.
+    fn at(t: u64) -> Self {
+        Edge { t, ..Edge::default() }
+    }
 }
 
 /// What the heap's replay is to find at an edge.
@@ -153,7 +160,7 @@ pub struct PhaseBook {
     look: Option<Seen>,
     /// Latest note in order.
     in_order: [u64; METRICS],
-    snapshots: BTreeMap<u64, Value>,
+    shown: shown::Shown,
     /// Edges will be told of later than levels.
     late_edges: bool,
     structure: structure::Structure,
@@ -207,11 +214,12 @@ impl PhaseBook {
         let place = Some((row.lane, row.group, row.at));
         let live = Some(row.live.clamp(-BYTES_MAX, BYTES_MAX).saturating_add(self.inherited));
         let name = Name::Number(row.name);
+        let edge = Edge { t: row.t, live, usage: row.usage, moved: row.moved };
         match row.what {
-            What::Mark if self.process_mark(row, Edge { t: row.t, live, usage: row.usage }) => {}
+            What::Mark if self.process_mark(row, edge) => {}
             What::Mark => self.mark(row.t, row.source, name),
             What::Begin => {
-                let Some(begin) = self.put(Edge { t: row.t, live, usage: row.usage }, place, None) else { return };
+                let Some(begin) = self.put(edge, place, None) else { return };
                 let who = Who::Lane(row.lane);
                 self.begin(who, row.range, Open { path: 0, begin, seq: row.seq, source: row.source, name, inner_ns: 0 });
             }
@@ -224,7 +232,7 @@ impl PhaseBook {
                     return;
                 };
                 let since = (row.what == What::Return).then_some(open.seq);
-                if let Some(end) = self.put(Edge { t: row.t, live, usage: row.usage }, place, since) {
+                if let Some(end) = self.put(edge, place, since) {
                     self.close((row.range == 0).then_some(Who::Lane(row.lane)), &open, end, true);
                 }
             }
@@ -248,7 +256,7 @@ impl PhaseBook {
         let source = SOURCES.iter().position(|s| *s == source).unwrap_or(0) as u8;
         let who = Who::Outside(source);
         let text = self.text(name);
-        let edge = Edge { t, live: seen.map(|seen| self.looked(t, seen)), usage: None };
+        let edge = Edge { live: seen.map(|seen| self.looked(t, seen)), ..Edge::at(t) };
         match what {
             What::Mark => self.mark(t, source, text),
             What::Begin => {
@@ -315,6 +323,7 @@ impl PhaseBook {
         let parent = if range == 0 { self.open.get(&who).and_then(|all| all.last()).map(|o| o.path) } else { None };
         open.path = self.path(Step { parent, name: open.name, source: open.source });
         self.turn(open.begin, open.path, true);
+        self.shows(open.path, open.begin, 0);
         if range == 0 {
             self.open.entry(who).or_default().push(open);
         } else if let Some(old) = self.ranges.insert(range, open) {
@@ -359,6 +368,7 @@ impl PhaseBook {
         let ns = |edge: u32| self.edges.get(edge as usize).map_or(0, |e| e.t);
         let wall = ns(end).saturating_sub(ns(open.begin));
         self.turn(end, open.path, false);
+        self.shows(open.path, end, 1);
         self.instances.push(Instance { path: open.path, begin: open.begin, end, inner_ns: open.inner_ns.min(wall), ended });
         // The time is inside of what was open around it.
         let around = who.and_then(|who| self.open.get_mut(&who));
@@ -374,17 +384,10 @@ impl PhaseBook {
 
     fn close_all(&mut self, who: Who, t: u64) {
         while let Some(open) = self.open.get_mut(&who).and_then(Vec::pop) {
-            let Some(end) = self.put(Edge { t, live: None, usage: None }, None, None) else { return };
+            let Some(end) = self.put(Edge::at(t), None, None) else { return };
             self.close(Some(who), &open, end, false);
         }
         self.too_deep.retain(|(of, _), _| *of != who);
-    }
-
-    /// A layered snapshot at an edge.
-    pub fn snapshot(&mut self, t: u64, snapshot: Value) {
-        if self.snapshots.len() < SNAPSHOTS {
-            self.snapshots.insert(t, snapshot);
-        }
     }
 
     /// What is open ends with the image, after everything in it.
@@ -400,7 +403,7 @@ impl PhaseBook {
         let open: Vec<Who> = self.open.keys().copied().collect();
         open.into_iter().for_each(|who| self.close_all(who, last));
         for (_, open) in std::mem::take(&mut self.ranges) {
-            let Some(end) = self.put(Edge { t: last, live: None, usage: None }, None, None) else { return };
+            let Some(end) = self.put(Edge::at(last), None, None) else { return };
             self.close(None, &open, end, false);
         }
     }

@@ -53,13 +53,16 @@ impl PythonHeap {
         self.heap.read(ev, stacks, if self.full { &mut self.threads } else { &mut nobody })
     }
 
-    pub fn counted(&mut self, calls: &Calls) {
-        self.counts.read(calls);
+    /// Reads exact counts. Usable bytes live then, and at most since the line before; `None` where rows of lanes are missing.
+    pub fn counted(&mut self, calls: &Calls) -> Option<[i64; 2]> {
+        let seen = self.counts.read(calls);
         if !self.full {
             for &(lane, allocs, bytes, _, live, hi) in &calls.lanes {
                 self.threads.counted(lane, allocs, bytes, live, hi);
             }
         }
+        let level = |of: i64| of.saturating_add(self.counts.inherited());
+        (!calls.lanes.is_empty() || seen.live == calls.live).then(|| [level(seen.live), level(seen.most)])
     }
 
     /// A thread begins to use a lane.

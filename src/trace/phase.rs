@@ -52,8 +52,10 @@ pub struct EdgeRow {
     pub range: u64,
     /// Usable bytes live in the process.
     pub live: i64,
-    /// CPU ns, minor and major faults, voluntary and other switches of the process so far; not looked at for each edge.
+    /// CPU ns, minor and major faults, voluntary and other switches of the program so far.
     pub usage: Option<[u64; 5]>,
+    /// Bytes that it has read and written so far; not looked at for each edge.
+    pub moved: Option<[u64; 2]>,
 }
 
 impl<'de> Deserialize<'de> for PhaseRow {
@@ -95,15 +97,7 @@ fn edge<'de, A: SeqAccess<'de>>(seq: &mut A, what: What) -> Result<Option<EdgeRo
     let mut number = || seq.next_element::<u64>();
     let (name, range) = (number()?, number()?);
     let live = seq.next_element::<i64>()?;
-    let mut number = || seq.next_element::<u64>();
-    let mut usage = [0; 5];
-    let mut known = true;
-    for slot in &mut usage {
-        match number()? {
-            Some(n) => *slot = n,
-            None => known = false,
-        }
-    }
+    let (usage, moved) = (numbers(seq)?, numbers(seq)?);
     let (Some(t), Some(lane), Some(group), Some(at), Some(next), Some(source)) = (t, lane, group, at, next, source) else {
         return Ok(None);
     };
@@ -119,8 +113,19 @@ fn edge<'de, A: SeqAccess<'de>>(seq: &mut A, what: What) -> Result<Option<EdgeRo
         name: name.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
         range: range.unwrap_or(0),
         live: live.unwrap_or(0),
-        usage: known.then_some(usage),
+        usage,
+        moved,
     }))
+}
+
+/// The next `N` numbers, where they are there.
+fn numbers<'de, A: SeqAccess<'de>, const N: usize>(seq: &mut A) -> Result<Option<[u64; N]>, A::Error> {
+    let mut all = [0; N];
+    for slot in &mut all {
+        let Some(n) = seq.next_element()? else { return Ok(None) };
+        *slot = n;
+    }
+    Ok(Some(all))
 }
 
 #[cfg(test)]
@@ -130,7 +135,7 @@ mod tests {
     #[test]
     fn rows_mean_what_the_format_says() {
         let rows: Vec<PhaseRow> = serde_json::from_str(
-            r#"[["begin",9,2,7,3,40,"nvtx",5,0,1000,1,2,3,4,5],["end",10,2,7,3,40,"api",0,8,900],["name",5,0,"so"],["tomorrow",1],["mark",1]]"#,
+            r#"[["begin",9,2,7,3,40,"nvtx",5,0,1000,1,2,3,4,5,6,7],["end",10,2,7,3,40,"api",0,8,900],["name",5,0,"so"],["tomorrow",1],["mark",1]]"#,
         )
         .unwrap();
         let begin = EdgeRow {
@@ -145,9 +150,10 @@ mod tests {
             range: 0,
             live: 1000,
             usage: Some([1, 2, 3, 4, 5]),
+            moved: Some([6, 7]),
         };
         assert_eq!(rows[0], PhaseRow::Edge(begin));
-        assert!(matches!(&rows[1], PhaseRow::Edge(e) if e.source == 5 && e.range == 8 && e.usage.is_none() && e.what == What::End));
+        assert!(matches!(&rows[1], PhaseRow::Edge(e) if e.source == 5 && e.range == 8 && (e.usage, e.moved) == (None, None) && e.what == What::End));
         assert_eq!(rows[2], PhaseRow::Name { of_domain: false, number: 5, piece: 0, text: "so".into() });
         assert_eq!(rows[3..], [PhaseRow::Other, PhaseRow::Other]);
     }

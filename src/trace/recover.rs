@@ -229,7 +229,7 @@ fn describe(r: &Record, w: &mut Work, group: u64, out: &mut Vec<u8>) {
         return;
     }
     let (lane, tk, a) = (w.number, r.low, &r.args);
-    let [t, b, c, d, e, f, _] = *a;
+    let [t, b, c, d, e, f, ..] = *a;
     let mut row = |text: std::fmt::Arguments| push_line(out, format_args!(r#"{{"type":"maps","ev":[[{text}]]{stack}}}"#));
     match r.op {
         op::MMAP => row(format_args!(r#""mmap",{tk},{t},{lane},{b},{c},{},{},{e}"#, d >> 32, d & 0xffff_ffff)),
@@ -298,17 +298,15 @@ fn describe_phase(r: &Record, w: &Work, group: u64, out: &mut Vec<u8>) -> u64 {
         push_line(out, format_args!(r#"{{"type":"phase","ev":[["{what}",{},{},{text}]]}}"#, r.low, r.arg & (phase::OF_DOMAIN - 1)));
         return 0;
     }
-    let (what, source, usage) = phase::parts(r.arg);
+    let (what, source, moved) = phase::parts(r.arg);
     let name = |of: &[&'static str], n: u64| of.get(n as usize).copied().unwrap_or("");
-    let [t, range, live, cpu, faults, switches, _] = r.args;
-    let usage = match usage {
-        true => format!(",{cpu},{},{},{},{}", faults >> 32, faults & 0xffff_ffff, switches >> 32, switches & 0xffff_ffff),
-        false => String::new(),
-    };
+    let [t, range, live, cpu, faults, switches, read, written] = r.args;
+    let usage = format!("{cpu},{},{},{},{}", faults >> 32, faults & 0xffff_ffff, switches >> 32, switches & 0xffff_ffff);
+    let moved = if moved { format!(",{read},{written}") } else { String::new() };
     let (what, source) = (name(&phase::WHATS, what), name(&phase::SOURCES, source));
     let (lane, at, seq) = (w.number, w.lines.events(), w.lines.seq());
     let row = format_args!(
-        r#"{{"type":"phase","ev":[["{what}",{t},{lane},{group},{at},{seq},"{source}",{},{range},{}{usage}]]}}"#,
+        r#"{{"type":"phase","ev":[["{what}",{t},{lane},{group},{at},{seq},"{source}",{},{range},{},{usage}{moved}]]}}"#,
         r.low,
         memshim_format::v93::unzigzag(live)
     );

@@ -18,6 +18,10 @@ fn a_phase_has_its_own_device_memory_and_transfers() {
         assert_eq!(of("load"), [4.0, 4.0, 0.0, 3.0, 0.0]);
         assert_eq!(of("compute"), [15.0, 0.0, 2.0, 2.0, 4.0]);
         assert_eq!(of("store"), [4.0, -4.0, 0.0, 0.0, 4.0]);
+        // What was there at the edges, beside what the kernel knows.
+        let load = phases.iter().find(|p| p["name"] == "load").expect("the phase");
+        let layers = |at: usize| ["gpu_bytes", "pinned_bytes"].map(|key| load["snapshots"][at][key].as_u64());
+        assert_eq!((layers(0), layers(1)), ([Some(0); 2], [Some(4 * MIB as u64), Some(0)]), "{mode:?}: {load}");
         // The driver's own start, and that of its first context.
         let start = phases.iter().find(|p| p["name"] == "CUDA start").expect("the phase");
         assert_eq!((&start["source"], &start["count"], &start["open"]), (&"process".into(), &2.into(), &0.into()));
@@ -41,6 +45,40 @@ fn device_memory_kept_each_step_is_a_leak_of_the_step_that_keeps_it() {
         assert_eq!(growth("keeps", "pinned"), ([65536.0; 3], true), "{mode:?}");
         assert_eq!((growth("frees", "gpu"), growth("frees", "pinned")), (([0.0; 3], false), ([0.0; 3], false)), "{mode:?}");
     }
+}
+
+/// Bytes a nanosecond to the device, and back.
+fn rates(g: &Gpu, name: &str) -> [Option<f64>; 2] {
+    let all = g.run["phases"].as_array().expect("phases");
+    let p = all.iter().find(|p| p["name"] == name).unwrap_or_else(|| panic!("no {name}: {all:?}"));
+    ["h2d_gb_per_s", "d2h_gb_per_s"].map(|key| p[key].as_f64())
+}
+
+#[test]
+fn a_phase_has_the_rates_of_the_copies_called_in_it() {
+    let test = "a_phase_has_the_rates_of_the_copies_called_in_it";
+    if skipped(test) {
+        return;
+    }
+    for mode in [Mode::Full, Mode::Fast] {
+        let g = gpu_with("phases", "copies", "proc", mode, &[]);
+        assert_eq!(rates(&g, "both"), [Some(10e6 / 402e3), Some(10e6 / 502e3)], "{mode:?}");
+        assert_eq!(rates(&g, "one"), [Some(10e6 / 404e3), None], "{mode:?}: two times");
+        assert_eq!(rates(&g, "all"), [Some(20e6 / 806e3), Some(10e6 / 502e3)], "{mode:?}");
+        assert_eq!(rates(&g, "none"), [None; 2], "{mode:?}");
+        let out = Command::new(support::memshim()).arg("analyze").arg(&g.trace).output().expect("a report");
+        let text = support::lossy(&out.stdout);
+        let row = |name: &str| text.lines().find(|l| l.trim_start().starts_with(name)).unwrap_or_else(|| panic!("{text}")).to_owned();
+        assert!(text.contains("H2D GB/s  D2H GB/s") && row("both").contains("24.9") && row("both").contains("19.9"), "{text}");
+    }
+    // By the time of calls where nothing else is known, of those that waited.
+    let g = gpu_with("phases", "stages", "proc", Mode::Full, &[("MEMSHIM_GPU_TIMING", "wall")]);
+    let [to, back] = rates(&g, "load");
+    assert!(to.is_some_and(|r| r > 0.0) && back.is_none(), "{to:?} {back:?}");
+    let g = gpu_with("phases", "copies", "proc", Mode::Full, &[("MEMSHIM_GPU_TIMING", "wall")]);
+    assert_eq!(rates(&g, "all"), [None; 2], "calls that do not wait say nothing");
+    let by_cupti = cupti::told(test, ("phases", "work", "proc"), &[]);
+    assert_eq!(rates(&by_cupti, "copy")[0], Some(10e6 / 402e3));
 }
 
 fn ns(v: &Value) -> u64 {

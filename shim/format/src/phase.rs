@@ -1,8 +1,9 @@
 //! Phases: the edges that a thread puts into its ring, and the names they speak of.
 //!
 //! ```text
-//! PHASE        arg = what | source << 4 | usage known << 8, low = number of the name;
-//!              t_ns, range, live usable bytes (zigzag), cpu ns, minor << 32 | major faults, voluntary << 32 | other switches
+//! PHASE        arg = what | source << 4 | bytes read and written known << 8, low = number of the name;
+//!              t_ns, range, live usable bytes (zigzag), cpu ns, minor << 32 | major faults, voluntary << 32 | other switches,
+//!              bytes read, bytes written
 //! PHASE_NAME   arg = piece | 0x800 for the domain's, low = number; seven words of seven bytes, low byte first
 //! ```
 
@@ -79,11 +80,11 @@ pub fn colon(rule: &[u8]) -> Option<usize> {
 }
 
 /// An edge's 12-bit argument.
-pub const fn edge(what: u64, source: Source, usage: bool) -> u64 {
-    what | (source as u64) << 4 | (usage as u64) << 8
+pub const fn edge(what: u64, source: Source, moved: bool) -> u64 {
+    what | (source as u64) << 4 | (moved as u64) << 8
 }
 
-/// What [`edge`] was given: what, source, whether the usage words are known.
+/// What [`edge`] was given: what, source, whether the words of bytes read and written are known.
 pub const fn parts(arg: u64) -> (u64, u64, bool) {
     (arg & 15, arg >> 4 & 15, arg >> 8 & 1 != 0)
 }

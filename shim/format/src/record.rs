@@ -288,7 +288,7 @@ const WORDS: [u8; 128] = {
     t[op::CHILD as usize] = 2;
     t[op::STARTED as usize] = 8;
     t[op::ENDED as usize] = 2;
-    t[op::PHASE as usize] = 7;
+    t[op::PHASE as usize] = 9;
     t[op::PHASE_NAME as usize] = 8;
     t[op::NODE as usize] = 3;
     t[op::PYNODE as usize] = 3;
@@ -314,7 +314,7 @@ pub const fn words(w: u64) -> usize {
 }
 
 /// The longest record, in words.
-pub const MAX_WORDS: usize = 8;
+pub const MAX_WORDS: usize = 9;
 
 /// What stands at a place of a ring block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ pub unsafe fn phase(i: u32, at: u32, seq: u64, w: u64, words: *const u64) {
             t.num(low).str(",").num(arg & (OF_DOMAIN - 1)).str(",").quoted(text.get(..n).unwrap_or(b"")).str("]]}\n");
         });
     }
-    let (what, source, usage) = phase::parts(arg);
+    let (what, source, moved) = phase::parts(arg);
     // SAFETY: the lock is held.
     let group = unsafe { (*spool::header()).group.load(Relaxed) };
     let text = |of: &[&'static str], n: u64| of.get(n as usize).copied().unwrap_or("");
@@ -31,11 +31,12 @@ pub unsafe fn phase(i: u32, at: u32, seq: u64, w: u64, words: *const u64) {
         t.str("{\"type\":\"phase\",\"ev\":[[\"").str(text(&WHATS, what)).str("\",").num(word(1)).str(",").num(i as u64);
         t.str(",").num(group).str(",").num(at as u64).str(",").num(seq).str(",\"").str(text(&SOURCES, source)).str("\"");
         t.str(",").num(low).str(",").num(word(2)).str(",").int(v93::unzigzag(word(3)));
-        if usage {
-            let (faults, switches) = (word(5), word(6));
-            for n in [word(4), faults >> 32, faults & 0xffff_ffff, switches >> 32, switches & 0xffff_ffff] {
-                t.str(",").num(n);
-            }
+        let (faults, switches) = (word(5), word(6));
+        for n in [word(4), faults >> 32, faults & 0xffff_ffff, switches >> 32, switches & 0xffff_ffff] {
+            t.str(",").num(n);
+        }
+        if moved {
+            t.str(",").num(word(7)).str(",").num(word(8));
         }
         t.str("]]}\n");
     });

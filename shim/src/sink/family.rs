@@ -223,7 +223,7 @@ unsafe fn end_torn_line(fd: c_int) {
             return;
         }
         if sys::pread(fd, last.as_mut_ptr(), 1, st.st_size as u64 - 1) == 1 && last[0] != b'\n' {
-            sys!(libc::SYS_write, fd, b"\n".as_ptr(), 1);
+            sys::write(fd, b"\n".as_ptr(), 1);
         }
     }
 }

@@ -7,6 +7,7 @@
 use super::aside::folder;
 use super::{PATH, SINK};
 use crate::config::CONFIG;
+use crate::share;
 use crate::sys::{self, sys};
 use crate::text::Text;
 use core::sync::atomic::Ordering::Relaxed;
@@ -59,7 +60,7 @@ unsafe fn open() {
             sys::close(fd);
             return;
         }
-        let whole = sys!(libc::SYS_pwrite64, fd, [0u8].as_ptr(), 1, size_of::<Tally>() - 1) == 1;
+        let whole = share::writes(|| sys!(libc::SYS_pwrite64, fd, [0u8].as_ptr(), 1, size_of::<Tally>() - 1)) == 1;
         if whole && !is_remote(fd) {
             let r = sys!(libc::SYS_mmap, 0, PRIVATE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0);
             if r > 0 {

@@ -2,6 +2,7 @@
 
 use crate::analyze::report::{PHASE_STREAMS, Phase, PhaseDevice, PhaseGpu, PhaseStream};
 use crate::model::gpu::GpuEnd;
+use crate::model::gpu::calls::{Calls, Moved};
 use crate::model::gpu::intervals::{Interval, in_both, length, until_each};
 use crate::model::gpu::streams::{Spell, Stream};
 use crate::model::image::ImageEnd;
@@ -20,7 +21,18 @@ pub fn phases(image: &ImageEnd, phases: &[&[&Instance]]) -> Vec<Option<PhaseGpu>
     work(g, &Within { spans: &spans, edges: &edges }).into_iter().map(Some).collect()
 }
 
-/// The same of stretches of the curve, which follow each other.
+/// How fast the copies to the device and back were that each phase called, in 10⁹ bytes a second.
+pub fn rates(image: &ImageEnd, phases: &[&[&Instance]]) -> Vec<[Option<f64>; 2]> {
+    let Some(g) = &image.gpu else { return vec![[None; 2]; phases.len()] };
+    let t = |edge: u32| image.phases.edges.get(edge as usize).map_or(0, |e| e.t);
+    let rate = |times: &[&Instance], calls: &Calls| {
+        let moved = times.iter().map(|i| calls.between(t(i.begin), t(i.end))).fold(Moved::default(), |sum, one| sum.and(&one));
+        moved.rate().filter(|_| !calls.is_cut)
+    };
+    phases.iter().map(|times| [0, 1].map(|direction: usize| rate(times, &g.transfers.calls[direction]))).collect()
+}
+
+/// As [`phases`], of stretches of the curve, which follow each other.
 pub fn curve(image: &ImageEnd, stretches: &mut [Phase]) {
     let Some(g) = known(image) else { return };
     let at = |s: f64| image.header.mono_ns.saturating_add((s * 1e9).round() as u64);

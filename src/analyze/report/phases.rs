@@ -68,18 +68,23 @@ pub struct Phase {
     pub steps: Option<Steps>,
     pub h2d_bytes: Option<Bytes>,
     pub d2h_bytes: Option<Bytes>,
+    /// 10⁹ bytes a second: those of the timed copies called in it over how long the device took for them; where none is timed and all
+    /// waited, over the time of the calls. `null`: not known, or there were none.
+    pub h2d_gb_per_s: Option<f64>,
+    pub d2h_gb_per_s: Option<f64>,
     /// How busy devices and streams were while it was on; `null` where no driver was called.
     pub gpu: Option<PhaseGpu>,
-    /// Of the whole process meanwhile; `null` where too many phases came too fast to look each time.
+    /// Of the whole program meanwhile, without memshim's writer thread and its looks.
     pub cpu_s: Option<f64>,
     pub minor_faults: Option<u64>,
     pub major_faults: Option<u64>,
     pub voluntary_switches: Option<u64>,
     pub involuntary_switches: Option<u64>,
-    /// By read and write calls of any kind; likewise.
+    /// By read and write calls of any kind, without memshim's own; `null` where too many phases came too fast to look each time.
     pub read_bytes: Option<Bytes>,
     pub written_bytes: Option<Bytes>,
-    /// Layers of memory when it began first and when it ended last.
+    /// Layers of memory when it began first and when it ended last, of the begins and ends at which they were looked at: `elapsed_s`, the
+    /// kernel's as in the trace, `heap_live_bytes`, `map_bytes`, `gpu_bytes`, `pinned_bytes`, `python` (`live_bytes`, `peak_bytes` so far).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<[serde_json::Value; 2]>,
     /// Of a stretch of the curve: its begin, and until when its last sample tells the most.

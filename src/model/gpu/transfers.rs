@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use memshim_format::gpu::copy;
 
+use super::calls::{Calls, Moved};
 use super::graphs::Graphs;
 use super::streams::{Streams, Work};
 use super::work::{self, About};
@@ -44,8 +45,17 @@ const RATES: usize = 1 << 16;
 /// Times and copies that wait for each other.
 const WAITING: usize = 1 << 20;
 
+/// A copy that is to be timed.
+#[derive(Clone, Copy)]
+pub struct Copied {
+    pub key: Key,
+    pub bytes: u64,
+    /// Its number among the calls of its direction.
+    pub call: Option<u32>,
+}
+
 enum Waiting {
-    Copy(Key, u64, usize),
+    Copy(Copied, usize),
     Launch(usize, usize),
 }
 
@@ -53,6 +63,10 @@ enum Waiting {
 #[derive(Default)]
 pub struct Transfers {
     pub groups: BTreeMap<Key, Group>,
+    /// To the device, and back.
+    pub calls: [Calls; 2],
+    /// Latest copy in order.
+    latest: u64,
     waiting: HashMap<u64, Waiting>,
     early: HashMap<u64, (u64, u64)>,
     /// Timed, but no time came.
@@ -67,6 +81,7 @@ impl Transfers {
 
     pub fn copy(&mut self, e: &Event, streams: &mut Streams, graphs: &mut Graphs, told: &mut work::Work) {
         let [bytes, wall, stream, capture, count] = e.words;
+        self.latest = self.latest.max(e.t);
         if e.code != 0 {
             return;
         }
@@ -85,11 +100,14 @@ impl Transfers {
             g.small = g.small.saturating_add(count.max(1));
             g.small_wall_ns = g.small_wall_ns.saturating_add(wall);
         }
-        let at = streams.used(e, stream, Work::Copy);
+        let synchronous = (e.flags & copy::ASYNC == 0) as u64;
+        let call = Moved { count: 1, bytes, wall_ns: wall, synchronous, ..Moved::default() };
+        let call = self.calls.get_mut(direction as usize).and_then(|calls| calls.add(self.latest, call));
+        let (copied, at) = (Copied { key, bytes, call }, streams.used(e, stream, Work::Copy));
         if e.flags & copy::TIMED != 0 {
-            self.expect(e.ticket, Waiting::Copy(key, bytes, at), streams, graphs);
+            self.expect(e.ticket, Waiting::Copy(copied, at), streams, graphs);
         } else if e.flags & copy::WATCHED != 0 {
-            told.watch(e.ticket, About::Copy(key, bytes, at), self, graphs);
+            told.watch(e.ticket, About::Copy(copied, at), self, graphs);
         }
     }
 
@@ -104,10 +122,19 @@ impl Transfers {
     }
 
     /// CUPTI has told how long a copy took.
-    pub fn told(&mut self, key: Key, bytes: u64, took: u64) {
-        if let Some(g) = self.groups.get_mut(&key) {
+    pub fn told(&mut self, of: Copied, took: u64) {
+        if let Some(g) = self.groups.get_mut(&of.key) {
             g.by_cupti += 1;
-            g.timed(bytes, took);
+        }
+        self.took(of, took);
+    }
+
+    fn took(&mut self, of: Copied, took: u64) {
+        if let Some(g) = self.groups.get_mut(&of.key) {
+            g.timed(of.bytes, took);
+        }
+        if let (Some(calls), Some(call)) = (self.calls.get_mut(of.key.0 as usize), of.call) {
+            calls.timed(call, took);
         }
     }
 
@@ -134,11 +161,9 @@ impl Transfers {
 
     fn timed(&mut self, what: Waiting, start: u64, took: u64, streams: &mut Streams, graphs: &mut Graphs) {
         match what {
-            Waiting::Copy(key, bytes, stream) => {
+            Waiting::Copy(of, stream) => {
                 streams.worked(stream, start, took, Work::Copy);
-                if let Some(g) = self.groups.get_mut(&key) {
-                    g.timed(bytes, took);
-                }
+                self.took(of, took);
             }
             Waiting::Launch(graph, stream) => {
                 streams.worked(stream, start, took, Work::Graph);
@@ -151,6 +176,7 @@ impl Transfers {
         self.without_time += self.waiting.len() as u64;
         self.waiting.clear();
         self.early.clear();
+        self.calls.iter_mut().for_each(Calls::add_up);
         for g in self.groups.values_mut() {
             g.rates.sort_by(f64::total_cmp);
         }

@@ -7,7 +7,7 @@ use memshim_format::gpu::work;
 use super::graphs::Graphs;
 use super::intervals::{in_both, length};
 use super::streams::{Intervals, Streams};
-use super::transfers::{Key, Transfers};
+use super::transfers::{Copied, Transfers};
 use crate::trace::gpurow::Event;
 
 /// Rows whose work may still come; older ones are done with.
@@ -39,8 +39,8 @@ pub struct Device {
 /// What a watched row is about.
 #[derive(Clone, Copy)]
 pub enum About {
-    /// Copies of a kind, bytes, the stream.
-    Copy(Key, u64, usize),
+    /// Of which kind, and the stream.
+    Copy(Copied, usize),
     /// Graph and stream.
     Launch(usize, usize),
 }
@@ -112,7 +112,7 @@ impl Work {
         if let Some(Watched { about, span: (from, to) }) = self.watched.remove(&ticket) {
             let took = to.checked_sub(from);
             match (about, took) {
-                (About::Copy(key, bytes, _), Some(took)) => transfers.told(key, bytes, took),
+                (About::Copy(copied, _), Some(took)) => transfers.told(copied, took),
                 (About::Launch(graph, _), Some(took)) => graphs.timed(graph, took),
                 (_, None) => transfers.without_time += 1,
             }
@@ -139,7 +139,7 @@ impl Work {
             self.watched.get_mut(&about).map(|w| {
                 w.span = (w.span.0.min(start), w.span.1.max(end));
                 match w.about {
-                    About::Copy(_, _, stream) => stream,
+                    About::Copy(_, stream) => stream,
                     About::Launch(graph, stream) => {
                         graphs.ran(graph, node, e.flags, what_of, ns);
                         stream
@@ -219,8 +219,9 @@ mod tests {
         let key = (0, 1, 0);
         transfers.groups.entry(key).or_default().count = 1;
         let at = streams.at_time(&work(10, 0, [0; 5]), 0x1000);
-        w.watch(5, About::Copy(key, 1 << 20, at), &mut transfers, &mut graphs);
-        w.watch(6, About::Copy(key, 1 << 20, at), &mut transfers, &mut graphs);
+        let copied = Copied { key, bytes: 1 << 20, call: None };
+        w.watch(5, About::Copy(copied, at), &mut transfers, &mut graphs);
+        w.watch(6, About::Copy(copied, at), &mut transfers, &mut graphs);
         w.add(&work(100, work::COPY, [10, 5, 7, 1 << 19, 0]), &mut streams, &mut graphs);
         w.add(&work(120, work::COPY, [10, 5, 7, 1 << 19, 0]), &mut streams, &mut graphs);
         w.finish(1000, &mut transfers, &mut graphs);

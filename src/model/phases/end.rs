@@ -14,7 +14,7 @@ pub struct PhasesEnd {
     pub heap: HeapLevels,
     metrics: [AtEdges; METRICS],
     trees: [RangeMax; METRICS],
-    /// Snapshots at edges, by time.
+    /// Snapshots at edges, by time: of each path at least those of the first begin and the last end that have one.
     pub snapshots: BTreeMap<u64, Value>,
     /// Time, source, name.
     pub marks: Vec<(u64, &'static str, String)>,
@@ -117,7 +117,7 @@ impl PhaseBook {
             heap: heap_levels,
             metrics,
             trees,
-            snapshots: self.snapshots,
+            snapshots: self.shown.snapshots,
             left_out: self.left_out,
             unknown: self.unknown,
             unmatched: self.unmatched,
@@ -129,6 +129,13 @@ impl PhasesEnd {
     /// A metric's level at an edge.
     pub fn at(&self, metric: Metric, edge: u32) -> i64 {
         self.metrics[metric as usize].level.get(edge as usize).copied().unwrap_or(0)
+    }
+
+    /// The most of a metric from the begin up to an edge.
+    pub fn most_until(&self, metric: Metric, edge: u32) -> i64 {
+        let levels = &self.metrics[metric as usize];
+        let first = levels.most.first().copied().unwrap_or(0);
+        first.max(levels.between(&self.trees[metric as usize], 0, edge as usize))
     }
 
     /// Whether the metric was looked at at an edge itself.
@@ -154,6 +161,12 @@ impl PhasesEnd {
 }
 
 impl HeapLevels {
+    /// The level at an edge; `None` where the replay did not meet it.
+    pub fn level(&self, edge: u32) -> Option<i64> {
+        let position = self.position.get(edge as usize).copied().flatten()?;
+        self.at.level.get(position as usize).copied()
+    }
+
     /// `None` where the replay did not meet its edges.
     pub fn of(&self, i: &Instance) -> Option<HeapOver> {
         let position = |edge: u32| self.position.get(edge as usize).copied().flatten().map(|p| p as usize);

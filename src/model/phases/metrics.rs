@@ -24,10 +24,12 @@ pub enum Metric {
     /// Bytes that the program read and wrote so far.
     Read,
     Written,
+    /// Usable bytes of Python's own blocks, by the exact counts.
+    Python,
 }
 
 /// How many there are.
-pub(super) const METRICS: usize = Metric::Written as usize + 1;
+pub(super) const METRICS: usize = Metric::Python as usize + 1;
 
 impl PhaseBook {
     /// The same of calls, which come in the order of their effects: one that began before another and took effect after it is noted at that

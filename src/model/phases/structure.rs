@@ -23,7 +23,7 @@ impl PhaseBook {
     /// The process is looked at for the first time.
     pub fn process_begins(&mut self, t: u64) {
         if self.structure.start.is_none() {
-            self.structure.start = self.put(Edge { t, live: Some(self.inherited), usage: None }, None, None);
+            self.structure.start = self.put(Edge { live: Some(self.inherited), ..Edge::at(t) }, None, None);
         }
     }
 
@@ -61,7 +61,7 @@ impl PhaseBook {
     /// The process has ended, or nothing more is known of it.
     pub(super) fn process_ends(&mut self, last: u64) {
         if let Some(exit) = self.structure.exit.take()
-            && let Some(end) = self.put(Edge { t: last, live: None, usage: None }, None, None)
+            && let Some(end) = self.put(Edge::at(last), None, None)
         {
             self.own_phase("exit handlers", exit, end);
         }
@@ -70,6 +70,8 @@ impl PhaseBook {
     fn own_phase(&mut self, name: &str, begin: u32, end: u32) {
         let step = Step { parent: None, name: self.text(name), source: Source::Process as u8 };
         let path = self.path(step);
+        self.shows(path, begin, 0);
+        self.shows(path, end, 1);
         self.instances.push(Instance { path, begin, end, inner_ns: 0, ended: true });
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn row(what: What, t: u64, source: u8, name: u32) -> EdgeRow {
-    EdgeRow { what, t, lane: 0, group: 0, at: 0, seq: 0, source, name, range: 0, live: 0, usage: None }
+    EdgeRow { what, t, lane: 0, group: 0, at: 0, seq: 0, source, name, range: 0, live: 0, usage: None, moved: None }
 }
 
 fn name(number: u32, domain: &str, name: &str) -> [PhaseRow; 2] {
@@ -52,6 +52,28 @@ fn phases_that_never_end_take_no_more_than_a_bounded_depth() {
     assert_eq!((book.unmatched, book.left_out), (0, 100_000 - DEEP as u64));
     let all = shown(book);
     assert_eq!((all.len(), all[0].1, all[0].2), (DEEP, 0, 199_999));
+}
+
+#[test]
+fn of_any_number_of_steps_the_first_and_the_last_layers_are_kept() {
+    let mut book = PhaseBook::default();
+    let looked = |book: &mut PhaseBook, e: EdgeRow| {
+        book.snapshot(e.t, Value::from(e.t));
+        book.add(PhaseRow::Edge(e), false);
+    };
+    looked(&mut book, row(What::Begin, 1, 0, 1));
+    // At the first step and the last one nobody looks; one before the last tenth is alone of its name.
+    for step in 0..20_000 {
+        let t = 10 * step + 10;
+        let name = if step == 9000 { 3 } else { 2 };
+        let edges = [row(What::Begin, t, 0, name), row(What::End, t + 5, 0, 0)];
+        let is_seen = step != 0 && step != 19_999;
+        edges.map(|e| if is_seen { looked(&mut book, e) } else { book.add(PhaseRow::Edge(e), false) });
+    }
+    looked(&mut book, row(What::End, 300_000, 0, 0));
+    let kept = book.finish(Vec::new(), Default::default()).snapshots;
+    assert!([1, 20, 90_010, 90_015, 199_995, 300_000].iter().all(|t| kept.contains_key(t)), "{:?}", kept.keys().next());
+    assert!(kept.len() < 5000);
 }
 
 #[test]

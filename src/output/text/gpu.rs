@@ -86,7 +86,8 @@ fn devices(g: &Gpu) -> Vec<String> {
     lines
 }
 
-fn rate(r: Option<f64>) -> String {
+/// In 10⁹ bytes a second.
+pub fn rate(r: Option<f64>) -> String {
     r.map_or("–".into(), |r| if r < 9.995 { format!("{r:.2}") } else { format!("{r:.1}") })
 }
 
