@@ -228,7 +228,11 @@ fn look_further(look: Look, t: u64) {
     let me = sys::gettid();
     share::work(|| {
         if (0..TRIES + YIELDS).any(|turn| {
-            if turn < TRIES { core::hint::spin_loop() } else { sys::yield_now() }
+            if turn < TRIES {
+                core::hint::spin_loop()
+            } else {
+                sys::yield_now()
+            }
             drain::try_lock(me)
         }) {
             if counts {

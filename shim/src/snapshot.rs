@@ -396,7 +396,10 @@ unsafe fn io(t: &mut Text) {
         return;
     }
     let of = |key: &[u8], own: u64| proc::field(s, key).unwrap_or(0).saturating_sub(own);
-    t.str(",\"io\":{\"read\":").num(of(b"rchar", own[0])).field("written", of(b"wchar", own[1])).field("storage_read", proc::field(s, b"read_bytes").unwrap_or(0));
+    t.str(",\"io\":{\"read\":")
+        .num(of(b"rchar", own[0]))
+        .field("written", of(b"wchar", own[1]))
+        .field("storage_read", proc::field(s, b"read_bytes").unwrap_or(0));
     t.field("storage_written", proc::field(s, b"write_bytes").unwrap_or(0)).str("}");
 }
 

@@ -153,7 +153,9 @@ mod tests {
             moved: Some([6, 7]),
         };
         assert_eq!(rows[0], PhaseRow::Edge(begin));
-        assert!(matches!(&rows[1], PhaseRow::Edge(e) if e.source == 5 && e.range == 8 && (e.usage, e.moved) == (None, None) && e.what == What::End));
+        assert!(
+            matches!(&rows[1], PhaseRow::Edge(e) if e.source == 5 && e.range == 8 && (e.usage, e.moved) == (None, None) && e.what == What::End)
+        );
         assert_eq!(rows[2], PhaseRow::Name { of_domain: false, number: 5, piece: 0, text: "so".into() });
         assert_eq!(rows[3..], [PhaseRow::Other, PhaseRow::Other]);
     }
