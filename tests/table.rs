@@ -1,6 +1,8 @@
 //! The live table's own code, the shim's files, against a map: blocks of all sizes at all densities, while it moves, grows and runs out of disk.
 #![allow(static_mut_refs, dead_code)]
 
+#[path = "support/share.rs"]
+mod share;
 #[path = "../shim/src/sys.rs"]
 mod sys;
 #[path = "../shim/src/table/mod.rs"]

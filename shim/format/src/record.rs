@@ -172,7 +172,7 @@ pub const THIN_SHIFT: u32 = 3;
 /// Most often.
 pub const THIN_MAX: u32 = 15;
 /// Mask of a record's kind flags.
-pub const KIND_FLAGS: u64 = (1 << THIN_SHIFT) - 1 | (THIN_MAX as u64) << THIN_SHIFT;
+pub const KIND_FLAGS: u64 = ((1 << THIN_SHIFT) - 1) | ((THIN_MAX as u64) << THIN_SHIFT);
 
 /// A start word.
 #[inline(always)]

@@ -8,6 +8,8 @@
 mod elf;
 #[path = "../../../shim/src/python/mod.rs"]
 mod python;
+#[path = "../../support/share.rs"]
+mod share;
 mod storm;
 #[path = "../../../shim/src/sys.rs"]
 mod sys;

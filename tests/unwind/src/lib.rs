@@ -6,6 +6,8 @@
 
 #[path = "../../../shim/src/elf.rs"]
 mod elf;
+#[path = "../../support/share.rs"]
+mod share;
 #[path = "../../../shim/src/sys.rs"]
 mod sys;
 #[path = "../../../shim/src/unwind/mod.rs"]
