@@ -68,7 +68,9 @@ fn of_any_number_of_steps_the_first_and_the_last_layers_are_kept() {
         let name = if step == 9000 { 3 } else { 2 };
         let edges = [row(What::Begin, t, 0, name), row(What::End, t + 5, 0, 0)];
         let is_seen = step != 0 && step != 19_999;
-        edges.map(|e| if is_seen { looked(&mut book, e) } else { book.add(PhaseRow::Edge(e), false) });
+        for e in edges {
+            if is_seen { looked(&mut book, e) } else { book.add(PhaseRow::Edge(e), false) }
+        }
     }
     looked(&mut book, row(What::End, 300_000, 0, 0));
     let kept = book.finish(Vec::new(), Default::default()).snapshots;

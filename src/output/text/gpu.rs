@@ -86,8 +86,7 @@ fn devices(g: &Gpu) -> Vec<String> {
     lines
 }
 
-/// In 10⁹ bytes a second.
-pub fn rate(r: Option<f64>) -> String {
+fn rate(r: Option<f64>) -> String {
     r.map_or("–".into(), |r| if r < 9.995 { format!("{r:.2}") } else { format!("{r:.1}") })
 }
 
@@ -174,13 +173,16 @@ fn phases(page: &mut Page, run: &Run) {
         return;
     }
     let mut t = Table::new();
-    t.row(["in phases", "device", "busy", "of its time", "copies", "other work", "both at once", "host waited"]);
+    let copies = all.iter().any(|p| p.h2d_gb_per_s.or(p.d2h_gb_per_s).is_some());
+    let title = ["in phases", "device", "busy", "of its time", "copies", "other work", "both at once", "host waited"];
+    t.row(title.into_iter().chain(["H2D GB/s", "D2H GB/s"].into_iter().filter(|_| copies)));
     let rows = all_phases::names::rows(&all);
     for (row, name) in rows.iter().zip(all_phases::names::shown(&rows, PHASE_WIDTH)) {
         let Some(g) = &row.phase.gpu else { continue };
         for (i, d) in g.devices.iter().filter(|d| d.busy_s > 0.0).enumerate() {
             let first = |text: String| if i == 0 { text } else { String::new() };
-            t.row([
+            let rates = [row.phase.h2d_gb_per_s, row.phase.d2h_gb_per_s].map(|r| first(rate(r)));
+            let cells = [
                 first(name.clone()),
                 d.index.map_or("?".into(), |i| i.to_string()),
                 at_least(d.at_least) + &seconds(d.busy_s) + &give_or_take(d.stderr_s),
@@ -189,7 +191,8 @@ fn phases(page: &mut Page, run: &Run) {
                 seconds(d.compute_s),
                 seconds(d.overlap_s),
                 first(seconds(g.host_wait_s)),
-            ]);
+            ];
+            t.row(cells.into_iter().chain(rates.into_iter().filter(|_| copies)));
         }
     }
     let mut lines = t.lines();

@@ -41,7 +41,7 @@ const FIRST: [Column; 4] = [
     ("left behind", |p| p.heap_persistent_bytes.map(iec_signed)),
 ];
 
-const MORE: [Column; 13] = [
+const MORE: [Column; 11] = [
     ("for one", |p| p.per_unit.as_ref().map(|u| format!("{}{}{}", seconds(u.median_s), if u.unit.is_empty() { "" } else { "/" }, u.unit))),
     ("meanwhile", |p| bytes(p.heap_transient_bytes)),
     ("RSS peak", |p| bytes(p.rss_peak_bytes)),
@@ -51,8 +51,6 @@ const MORE: [Column; 13] = [
     ("children", |p| bytes(p.children_peak_bytes.filter(|b| b.0 > 0))),
     ("H2D", |p| bytes(p.h2d_bytes)),
     ("D2H", |p| bytes(p.d2h_bytes)),
-    ("H2D GB/s", |p| p.h2d_gb_per_s.map(|r| gpu::rate(Some(r)))),
-    ("D2H GB/s", |p| p.d2h_gb_per_s.map(|r| gpu::rate(Some(r)))),
     ("maps peak", |p| bytes(p.map_peak_bytes)),
     ("self", |p| (p.self_wall_s < p.wall_s * 0.99).then(|| seconds(p.self_wall_s))),
     ("pinned", |p| bytes(p.pinned_peak_bytes)),

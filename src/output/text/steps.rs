@@ -160,8 +160,9 @@ fn outliers(page: &mut Page, shown: &[(&Phase, &Steps)]) {
         if !o.differs.is_empty() {
             line += &format!("; it had {}", o.differs.iter().map(difference).collect::<Vec<_>>().join(", "));
         }
-        if s.outliers.len() > 1 {
-            line += &format!(" ({} more stand out: `steps.outliers` of --json)", s.outliers.len() - 1);
+        let more = s.outliers.len() - 1;
+        if more > 0 {
+            line += &format!(" ({more} more {} out: `steps.outliers` of --json)", if more == 1 { "stands" } else { "stand" });
         }
         page.say("", line);
     }
