@@ -36,8 +36,8 @@ fn is_at(frame: &Value, script: &Path) -> bool {
     frame["file"].as_str().is_some_and(|file| Path::new(file) == script) && frame["line"] == line_of(script)
 }
 
-/// In both modes.
-fn is_held_by_its_line(test: &str, script: &str, module: &'static str) {
+/// In both modes; at the peak a library may have made up to so many of the array.
+fn is_held_by_its_line(test: &str, script: &str, module: &'static str, most: u64) {
     if support::lacks(test, &[Need::Preload, Need::Module(module)]) {
         return;
     }
@@ -47,7 +47,7 @@ fn is_held_by_its_line(test: &str, script: &str, module: &'static str) {
         let top = &run["owners"][0];
         assert!(is_at(&top["frame"], &script), "{mode}: {top}");
         let live = top["live_at_peak_bytes"].as_u64().expect("bytes");
-        assert!((held..held + held / 20).contains(&live), "{mode}: {live} of {held} bytes: {top}");
+        assert!((held..most * held + held / 20).contains(&live), "{mode}: {live} of {held} bytes: {top}");
         let sums = &run["sites_total"];
         let of = |key: &str| sums[key].as_u64().unwrap_or_else(|| panic!("no {key}: {sums}"));
         for share in ["unresolved_bytes", "without_owner_bytes", "without_stack_bytes"] {
@@ -58,22 +58,22 @@ fn is_held_by_its_line(test: &str, script: &str, module: &'static str) {
 
 #[test]
 fn frames_that_pandas_puts_together() {
-    is_held_by_its_line("frames_that_pandas_puts_together", "real_pandas.py", "pandas");
+    is_held_by_its_line("frames_that_pandas_puts_together", "real_pandas.py", "pandas", 1);
 }
 
 #[test]
 fn integrals_of_pyscf() {
-    is_held_by_its_line("integrals_of_pyscf", "real_pyscf.py", "pyscf");
+    is_held_by_its_line("integrals_of_pyscf", "real_pyscf.py", "pyscf", 1);
 }
 
 #[test]
 fn a_matrix_of_pennylane() {
-    is_held_by_its_line("a_matrix_of_pennylane", "real_pennylane.py", "pennylane");
+    is_held_by_its_line("a_matrix_of_pennylane", "real_pennylane.py", "pennylane", 4);
 }
 
 #[test]
 fn an_array_of_jax() {
-    is_held_by_its_line("an_array_of_jax", "real_jax.py", "jax");
+    is_held_by_its_line("an_array_of_jax", "real_jax.py", "jax", 1);
 }
 
 /// From the script's line through NumPy's own functions to the allocation, and nothing else in between.

@@ -221,8 +221,9 @@ pub unsafe fn map(c: &Call) -> i32 {
         let r = c.make();
         let (address, bytes, handle) = (c.size(0), c.size(1), c.word(3) as u64);
         if r == 0 {
-            place.device = device_of_handle(handle).unwrap_or(place.device);
-            let class = if place.device == NO_DEVICE { class::PINNED } else { class::DEVICE };
+            let told = device_of_handle(handle);
+            let class = if told == Some(NO_DEVICE) { class::PINNED } else { class::DEVICE };
+            place.device = told.unwrap_or(place.device);
             ranges::add(c.hot, address, bytes, class, place.device, place.context);
         }
         c.row3(kind::MAP, ticket(), c.head(r, place, map::MAP), [handle, address, bytes]);
