@@ -207,24 +207,26 @@ extern "C" fn run() -> ! {
     // SAFETY: settings are read-only.
     let interval = unsafe { CONFIG.interval_ns };
     let mut more = false;
-    // What is loaded by now, for those who read what a program left that died young.
-    if drain::try_lock(me) {
-        lines::loaded();
-        drain::unlock();
-    }
+    // First it says what is loaded by now, for those who read what a program left that died young.
+    let mut is_new = true;
     while STOP.load(Acquire) == 0 {
         let bell = DOORBELL.load(Acquire);
         SLEEPING.store(1, Release);
         // Without a spool that outlives us, what is pending must reach the file soon.
         // SAFETY: a spool becomes private at most once, under the lock; seeing that a turn late is soon enough.
         let pause = if unsafe { SPOOL.shared } { interval } else { interval.min(10_000_000) };
-        if !more && FILLED.load(Acquire) < WAKE_AT && STOP.load(Acquire) == 0 {
+        if !is_new && !more && FILLED.load(Acquire) < WAKE_AT && STOP.load(Acquire) == 0 {
             share::writer_notes(true);
             sys::futex_wait(&DOORBELL, bell, pause.min(time_left(interval)).min(LOOK_NS));
         }
         SLEEPING.store(0, Release);
         if drain::try_lock(me) {
-            more = work();
+            if is_new {
+                lines::loaded();
+                is_new = false;
+            } else {
+                more = work();
+            }
             share::writer_notes(false);
             drain::unlock();
         } else {

@@ -77,6 +77,16 @@ struct HeapOf {
     edges_off: Option<i64>,
 }
 
+impl HeapOf {
+    /// What it needed only meanwhile: as it is told, at least and at most.
+    fn transient(&self) -> [i64; 3] {
+        let around = self.begin.max(self.end);
+        let off = self.edges_off.unwrap_or(0);
+        let of = |peak: i64, off: i64| peak.saturating_sub(around).saturating_add(off).max(0);
+        [of(self.peak, 0), of(self.lower, -off), of(self.upper, off)]
+    }
+}
+
 /// What is known of an image's heap as a whole.
 struct Known {
     /// Every call before is an event of the trace.
@@ -163,6 +173,8 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     let highest = highest.map(|(h, _)| h);
     let peak = highest.map_or(0, |h| h.peak);
     let bound = heaps.iter().map(|h| h.upper).max().unwrap_or(0).saturating_sub(peak).max(highest.map_or(0, |h| peak - h.lower));
+    // Of all times the one that needed most: which one that was may not be known.
+    let transient = heaps.iter().map(HeapOf::transient).fold([0; 3], |most, of| [0, 1, 2].map(|i| most[i].max(of[i])));
     // What other threads do with small blocks has no time of its own: the windows that it lies in say how far off a figure can be.
     let edges_off = heaps.iter().try_fold(0i64, |sum, h| Some(sum.saturating_add(h.edges_off?)));
     // Of edges from outside only the time is known: what was live then is not known to the byte.
@@ -235,8 +247,10 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         peak_end_s: peak_time.1,
         heap_persistent_bytes: inside.then(|| heaps.iter().fold(0i64, |sum, h| sum.saturating_add(h.end.saturating_sub(h.begin)))),
         heap_persistent_bound_bytes: edges_off.filter(|_| known_heap).map(Bytes::of_balance),
-        heap_transient_bytes: inside
-            .then(|| heaps.iter().map(|h| Bytes::of_balance(h.peak - h.begin.max(h.end))).max().unwrap_or_default()),
+        heap_transient_bytes: inside.then(|| Bytes::of_balance(transient[0])),
+        heap_transient_bound_bytes: edges_off
+            .filter(|_| known_heap)
+            .map(|_| Bytes::of_balance((transient[2] - transient[0]).max(transient[0] - transient[1]))),
         rss_peak_bytes: rss.map(Bytes::of_balance),
         rss_persistent_bytes: looked_at(Metric::Rss).then(|| change(Metric::Rss)),
         map_peak_bytes: inside.then(|| Bytes::of_balance(most(Metric::Maps))),

@@ -43,6 +43,8 @@ pub struct Phase {
     pub heap_persistent_bound_bytes: Option<Bytes>,
     /// What it needed only meanwhile: its highest peak above what was live both before or after it.
     pub heap_transient_bytes: Option<Bytes>,
+    /// As `heap_peak_bound_bytes`, of `heap_transient_bytes`.
+    pub heap_transient_bound_bytes: Option<Bytes>,
     pub rss_peak_bytes: Option<Bytes>,
     pub rss_persistent_bytes: Option<i64>,
     /// Committed maps of all classes; `null` as those of the heap are.

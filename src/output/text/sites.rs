@@ -158,9 +158,10 @@ pub fn all(page: &mut Page, run: &Run) {
         page.warn("note", format!("{}: {}", p.what, p.why));
     }
     page.gap();
-    let Some(total) = view.total else {
+    if run.sites_view.as_ref().is_some_and(|view| view.total.is_none()) {
         return page.warn("", format!("{}: not known, see above", what(&view, run)));
-    };
+    }
+    let total = view.total.unwrap_or_default();
     if !view.tree.is_empty() {
         let about = spaced(plus_minus(view.stderr, |n| amount(&view, n)));
         page.say("CALLS", format!("{} of {}{about}, outermost first", what(&view, run), amount(&view, total)));
