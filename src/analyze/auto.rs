@@ -11,6 +11,9 @@ use crate::model::units::Bytes;
 const WITHIN: f64 = 0.06;
 /// A line that rises or falls by less of the range is a plateau.
 const FLAT: f64 = 0.10;
+/// So many phases are a table that a person reads; of more, less is told apart, down to what is no course any more.
+const MOST: usize = 16;
+const COARSEST: f64 = 8.0;
 /// Curves of a smaller range, and shorter ones, are not worth a table.
 const RANGE_MIN: f64 = (16 << 20) as f64;
 const LONG_S: f64 = 0.5;
@@ -32,17 +35,12 @@ pub fn phases(samples: &[Sample], end_s: f64, known: Option<&Heap>) -> Vec<Phase
     if points.len() < 4 || range < RANGE_MIN || end_s < LONG_S {
         return Vec::new();
     }
-    let course = |(from, to): (usize, usize)| match points[to].1 - points[from].1 {
-        d if d > range * FLAT => Course::Ramp,
-        d if d < -range * FLAT => Course::Fall,
-        _ => Course::Plateau,
-    };
-    let mut parts: Vec<((usize, usize), Course)> = Vec::new();
-    for line in lines(&points, range * WITHIN) {
-        match parts.last_mut() {
-            Some((last, c)) if *c == course(line) => last.1 = line.1,
-            _ => parts.push((line, course(line))),
-        }
+    // What goes up and down all the time is one plateau: the more it does so, the less is told apart.
+    let mut coarse = 1.0;
+    let mut parts = parts(&points, range, coarse);
+    while parts.len() > MOST && coarse < COARSEST {
+        coarse *= 1.3;
+        parts = self::parts(&points, range, coarse);
     }
     parts
         .iter()
@@ -52,6 +50,23 @@ pub fn phases(samples: &[Sample], end_s: f64, known: Option<&Heap>) -> Vec<Phase
             Phase { sampled: Some((samples[from].t_s, until(to))), ..phase(&samples[from..=to], course, end_s, known) }
         })
         .collect()
+}
+
+/// Stretches of one course, with what is told apart made coarser.
+fn parts(points: &[(f64, f64)], range: f64, coarse: f64) -> Vec<((usize, usize), Course)> {
+    let course = |(from, to): (usize, usize)| match points[to].1 - points[from].1 {
+        d if d > range * FLAT * coarse => Course::Ramp,
+        d if d < -range * FLAT * coarse => Course::Fall,
+        _ => Course::Plateau,
+    };
+    let mut parts: Vec<((usize, usize), Course)> = Vec::new();
+    for line in lines(points, range * WITHIN * coarse) {
+        match parts.last_mut() {
+            Some((last, c)) if *c == course(line) => last.1 = line.1,
+            _ => parts.push((line, course(line))),
+        }
+    }
+    parts
 }
 
 /// Peaks above this share of what phases of the curve show, and by so many bytes, are in none of them.
@@ -184,6 +199,15 @@ mod tests {
             phases(&curve(&levels), 8.0, Some(&heap)).iter().filter_map(|p| p.heap_peak_bytes).max().unwrap().0 >> 20
         };
         assert_eq!([of(Some(Bytes(0))), of(Some(Bytes(5 << 20))), of(None)], [100, 105, 110]);
+    }
+
+    #[test]
+    fn what_goes_up_and_down_all_the_time_is_no_long_table() {
+        // A saw that climbs, and a long plateau.
+        let levels: Vec<u64> = (0..400).map(|i| if i < 300 { 10 + i / 3 + 60 * (i % 5 / 2) } else { 300 }).collect();
+        let found = phases(&curve(&levels), 400.0, Some(&Heap::default()));
+        assert!((2..=MOST).contains(&found.len()), "{:?}", found.iter().map(|p| (&p.name, p.begin_s)).collect::<Vec<_>>());
+        assert_eq!(found.last().map(|p| (p.name.as_str(), p.begin_s > 290.0)), Some(("plateau", true)));
     }
 
     #[test]

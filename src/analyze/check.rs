@@ -108,7 +108,7 @@ pub fn check(report: &Report, pid: Option<u32>, wanted: Option<&str>, targets: &
     let told = || runs().flat_map(|r| told(r).map(move |p| (r, p)));
     let found: Vec<(&Run, &Phase)> = match wanted {
         Some(name) => {
-            let named: Vec<_> = told().filter(|(_, p)| p.name == name || p.path.join("/") == name).collect();
+            let named: Vec<_> = told().filter(|(_, p)| p.is_called(name)).collect();
             let Some(most) = named.iter().map(|(_, p)| p.count).max() else {
                 let mut names: Vec<String> = told().map(|(_, p)| p.name.clone()).collect();
                 names.dedup();
@@ -186,10 +186,9 @@ fn memory(run: &Run, phase: &Phase) -> Option<(&'static str, i64)> {
 
 fn leak(phase: &Phase) -> Check {
     let nothing = Check { what: "leak", passed: false, measured: None, allowed: 0.0, unit: "bytes a step", times_mean: None, class: None };
-    // Fewer steps have no verdict: nothing is found in them.
-    let Some(steps) = phase.steps.as_ref().filter(|_| phase.count >= LEAK_STEPS_MIN as u64) else {
-        let known = phase.steps.is_some();
-        return Check { passed: known, measured: known.then_some(0.0), ..nothing };
+    // Fewer steps have no verdict.
+    let Some(steps) = phase.steps.as_ref().filter(|_| phase.count - phase.open.min(phase.count) >= LEAK_STEPS_MIN as u64) else {
+        return nothing;
     };
     match steps.growth.leaking() {
         Some((class, of)) => Check { measured: Some(of.per_count_bytes), class: Some(class), ..nothing },

@@ -121,7 +121,7 @@ pub fn balances(image: &ImageEnd, phase: &Phase) -> [Vec<(u32, Balance)>; 2] {
 
 /// The phase that is asked for: its name, or `outer/inner`; of several, the one that left most.
 pub fn chosen<'a>(phases: &'a [Phase], wanted: &str) -> Option<&'a Phase> {
-    let fits = |p: &&Phase| p.left.is_some() && (p.name == wanted || p.path.join("/") == wanted);
+    let fits = |p: &&Phase| p.left.is_some() && p.is_called(wanted);
     phases.iter().filter(fits).max_by_key(|p| p.left.as_ref().map(|l| l.bytes))
 }
 

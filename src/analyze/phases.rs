@@ -206,9 +206,13 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         sum(times, |i| Some(of(i.end)?.saturating_sub(of(i.begin)?))).map(Bytes)
     };
     let looked_at = |metric: Metric| times.iter().all(|i| p.is_noted(metric, i.begin) && p.is_noted(metric, i.end));
-    let all: Vec<Step> = times
+    // A time that nobody saw the end of is no step: it was cut off, or went on until the process ended.
+    let any_ended = times.iter().any(|i| i.ended);
+    let (steps_of, heaps_of): (Vec<&Instance>, Vec<&HeapOf>) =
+        times.iter().copied().zip(&heaps).filter(|(i, _)| i.ended || !any_ended).unzip();
+    let all: Vec<Step> = steps_of
         .iter()
-        .zip(&heaps)
+        .zip(&heaps_of)
         .map(|(i, h)| Step {
             begin_s: t(i.begin).seconds_since(start),
             wall_s: wall(i),
@@ -221,12 +225,12 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     // What a phase is blamed for is what it left behind itself, and what is there still: not what grew beside it, nor what somebody frees later.
     let growth = steps::steps(&all).map(|level| if level.0 > 0.0 { least(level, steps::steps(&of_its_own(&all))) } else { level });
     let growth = growth.filter(|_| inside).map(|(per_count, mut said)| {
-        let change = heaps.last().zip(heaps.first()).map_or(0, |(last, first)| last.end.saturating_sub(first.begin));
+        let change = heaps_of.last().zip(heaps_of.first()).map_or(0, |(last, first)| last.end.saturating_sub(first.begin));
         let heap = steps::of_heap(per_count, &said, change);
-        said.growth = steps::by_class(p, times, known_heap.then_some(heap), has_gpu);
+        said.growth = steps::by_class(p, &steps_of, known_heap.then_some(heap), has_gpu);
         (per_count, said)
     });
-    let wall_s: f64 = all.iter().map(|s| s.wall_s).sum();
+    let wall_s: f64 = times.iter().map(|i| wall(i)).sum();
     let inner = times.iter().fold(0u64, |sum, i| sum.saturating_add(i.inner_ns));
     let rss = times.iter().filter_map(|i| rss_peak(p, i)).max();
     Phase {
@@ -235,7 +239,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         path: path.iter().map(|name| spoken(name)).collect(),
         count: times.len() as u64,
         open: times.iter().filter(|i| !i.ended).count() as u64,
-        begin_s: all.first().map_or(0.0, |s| s.begin_s),
+        begin_s: times.first().map_or(0.0, |i| t(i.begin).seconds_since(start)),
         end_s: times.iter().map(|i| t(i.end).seconds_since(start)).fold(0.0, f64::max),
         wall_s,
         self_wall_s: (wall_s - Nanos(inner).seconds()).max(0.0),
@@ -278,7 +282,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         read_bytes: bytes(Metric::Read, 0),
         written_bytes: bytes(Metric::Written, 1),
         snapshots: snapshots(image, times, &known),
-        spans: all.iter().take(SPANS).map(|s| (s.begin_s, s.begin_s + s.wall_s)).collect(),
+        spans: times.iter().take(SPANS).map(|i| (t(i.begin).seconds_since(start), t(i.begin).seconds_since(start) + wall(i))).collect(),
     }
 }
 

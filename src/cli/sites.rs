@@ -204,7 +204,7 @@ impl Chosen {
         }
         let report = with_progress(traces, |progress| analyze::analyze(traces, &Options::default(), progress))?;
         let phases = || report.runs.iter().filter(|r| pid.is_none_or(|p| r.pid == p)).flat_map(|r| &r.phases);
-        let fits = |p: &&Phase| p.name == *wanted || p.path.join("/") == *wanted;
+        let fits = |p: &&Phase| p.is_called(wanted);
         let known = |p: &&Phase| p.heap_peak_bytes.is_some();
         let Some(phase) = phases().filter(fits).filter(known).max_by_key(|p| p.heap_peak_bytes) else {
             return no_phase(wanted, phases().filter(known));

@@ -47,7 +47,8 @@ pub fn tail_limit(text: &str) -> Result<Limit, String> {
 pub fn share_limit(text: &str) -> Result<Limit, String> {
     let share = match text.strip_suffix('%') {
         Some(percent) => number(percent).map(|p| p / 100.0),
-        None => number(text),
+        // `20` would be 2,000 %.
+        None => number(text).filter(|share| *share <= 1.0),
     };
     limit(text, share).ok_or_else(|| format!("`{text}` is no share: write 20% or 0.2, or off"))
 }
@@ -151,6 +152,7 @@ mod tests {
             (rows("0").map(|n| n as u64), rows("1").is_ok()),
             (time_limit("fast").map(|_| 0), ["2ms", "500us", "1s", "off"].iter().all(|t| time_limit(t).is_ok())),
             (tail_limit("2y").map(|_| 0), ["2x", "5ms", "off"].iter().all(|t| tail_limit(t).is_ok())),
+            (share_limit("20").map(|_| 0), true),
             (share_limit("-1").map(|_| 0), share_limit("20%") == share_limit("0.2") && share_limit("off") == Ok(Limit::Off)),
             (size_limit("big").map(|_| 0), ["10MB", "64KiB", "1000", "off"].iter().all(|t| size_limit(t).is_ok())),
         ] {

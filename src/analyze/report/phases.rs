@@ -97,6 +97,13 @@ pub struct Phase {
     pub spans: Vec<(f64, f64)>,
 }
 
+impl Phase {
+    /// Whether this is its name: alone, or with those around it, as `outer/inner` or as the screen has it.
+    pub fn is_called(&self, wanted: &str) -> bool {
+        self.name == wanted || self.path.join("/") == wanted || self.path.join(" › ") == wanted
+    }
+}
+
 /// Call sites of a phase; figures estimated from samples have standard errors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PhaseSites {

@@ -174,11 +174,12 @@ fn heap(page: &mut Page, run: &Run) {
             percent(n as f64, h.allocs as f64)
         ));
     }
-    if let Some(e) = h.temporary_estimated.filter(|_| h.allocs > 0) {
+    // Without samples, or of very few, nothing is said of the small ones, which are most.
+    if let Some(e) = h.temporary_estimated.filter(|e| h.allocs > 0 && e.allocs_stderr > 0.0 && e.allocs_stderr < e.allocs / 3.0) {
         lines.push(format!(
-            "temporary about {}{} allocations ({} of all): freed before the thread's next one",
-            count(e.allocs.round() as u64),
-            if e.allocs_stderr > 0.5 { format!(" (± {})", count(e.allocs_stderr.round() as u64)) } else { String::new() },
+            "temporary about {} (± {}) allocations ({} of all): freed before the thread's next one",
+            count((e.allocs.round() as u64).min(h.allocs)),
+            count(e.allocs_stderr.round() as u64),
             percent(e.allocs.min(h.allocs as f64), h.allocs as f64)
         ));
     }

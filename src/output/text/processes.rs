@@ -10,6 +10,8 @@ const PROCESSES_SHOWN: usize = 8;
 const THREADS_SHOWN: usize = 5;
 const NAMES_SHOWN: usize = 4;
 const COMMAND_WIDTH: usize = 44;
+/// Forked with so many bytes of heap, processes are no sum any more.
+const SHARED: u64 = 16 << 20;
 /// About what stands in front of the command.
 const OTHER_COLUMNS: usize = 48;
 
@@ -25,6 +27,9 @@ pub fn job(page: &mut Page, report: &Report, shown: Option<&Run>) {
         if j.request_mem_bytes.0 > 0 { format!("; ask for {}{least}", iec(j.request_mem_bytes.0)) } else { String::new() }
     );
     page.say("JOB", line);
+    if report.runs.iter().any(|r| r.heap.inherited_bytes.0 > SHARED) {
+        page.say("", "processes that were forked share pages with their parent: each counts them as its own, so that less may do");
+    }
     if let (Some(imbalance), Some(worst)) = (j.imbalance, j.worst_rank) {
         page.say("", format!("rank {worst} has the highest peak, {imbalance:.2} times the mean"));
     }
