@@ -215,10 +215,10 @@ fn moved() -> Option<[u64; 2]> {
     moved
 }
 
-/// Whoever drains is waited for a moment only.
+/// Whoever drains is waited for some hundred microseconds: at the start the writer says what is loaded.
 fn look_further(look: Look, t: u64) {
     const TRIES: u32 = 200;
-    const YIELDS: u32 = 4;
+    const YIELDS: u32 = 400;
     // SAFETY: settings are read-only.
     let counts = unsafe { CONFIG.mode } == FAST && look >= Look::Counts;
     if !counts && look < Look::Layers {

@@ -48,7 +48,7 @@ fn moves(sum: &AtomicU64, call: impl FnOnce() -> i64) -> i64 {
 /// What `look` finds at an instant at which none of our calls is under way, with the bytes that we had read and written by then. Signals are
 /// blocked. It waits a moment for that, and then looks all the same: a call that takes long has not been counted by the kernel yet.
 pub fn beside<T>(mut look: impl FnMut() -> T) -> (T, [u64; 2]) {
-    const TRIES: u32 = 3;
+    const TRIES: u32 = 10;
     const SPINS: u32 = 500;
     const YIELDS: u32 = 20;
     let mut last = TRIES;
