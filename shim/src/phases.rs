@@ -1,7 +1,7 @@
 //! Phases as the process itself tells of them: edges (a begin, an end, a mark) go through the calling thread's ring, so that each has its
 //! exact place among the thread's heap events. Who tells: [`nvtx`], rules for functions, the program by [`api`], and what it does as a [`process`].
 //!
-//! An edge costs about 1.5 microseconds: the clock, what the program has taken, the live bytes of all lanes. Three more are for what it has read and
+//! An edge costs about a microsecond: the clock, what the program has taken, the live bytes of all lanes. Three more are for what it has read and
 //! written, as long as that takes less than 1 % of the time; the layers of memory as the kernel sees them come with it as long as those do (see
 //! [`Look`]). Not for: what a phase needed, which is the reader's matter.
 
