@@ -63,9 +63,7 @@ fn what_a_phase_took_is_the_programs_alone() {
             assert!(number(p, "minor_faults") >= number(said, "pages") - 12, "{mode}: {p} beside {said}");
             assert!(is_within(counted("voluntary_switches"), &said["slept"], 5.0), "{mode}: {p} beside {said}");
             assert!(number(p, "voluntary_switches") >= number(said, "sleeps") - 5, "{mode}: {p} beside {said}");
-            // On a busy machine the writer loses its processor at times that it notes only when it sleeps.
-            let busy = counted("involuntary_switches") / 2.0;
-            assert!(is_within(counted("involuntary_switches"), &said["other"], 20.0 + busy), "{mode}: {p} beside {said}");
+            assert!(is_within(counted("involuntary_switches"), &said["other"], 20.0), "{mode}: {p} beside {said}");
         }
     }
 }

@@ -200,8 +200,7 @@ fn a_step_that_stands_out_says_what_it_did() {
     assert_eq!(differs(slept, "cpu_s"), None, "{slept}");
     let cpu = differs(worked, "cpu_s").unwrap_or_else(|| panic!("{worked}"));
     let seconds = |key: &str| cpu[key].as_f64().expect("seconds");
-    // It works for 50 ms of the process's processor time, of which a part is memshim's.
-    assert!(seconds("value") >= 0.045 && seconds("median") < 0.003, "{cpu}");
+    assert!(seconds("value") >= 0.05 && seconds("median") < 0.003, "{cpu}");
     // On a busy machine it waits for a processor too.
     assert_eq!(worked["waited"], seconds("value") - seconds("median") < 0.2 * (worked["wall_s"].as_f64().unwrap() - latency), "{worked}");
     let faults = differs(worked, "minor_faults").unwrap_or_else(|| panic!("{worked}"));

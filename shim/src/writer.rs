@@ -67,6 +67,8 @@ pub fn forget() {
     FILLED.store(0, Relaxed);
     SLEEPING.store(0, Relaxed);
     PRIVATE_SINCE.store(0, Relaxed);
+    LAST_SAMPLES.store(0, Relaxed);
+    lane::THIN.store(0, Relaxed);
     LAST_TICK.store(sys::now(), Relaxed);
     LAST_FLUSH.store(sys::now(), Relaxed);
 }

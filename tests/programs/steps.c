@@ -39,15 +39,21 @@ __attribute__((noinline)) static void scratch(size_t bytes) {
     free(memset(malloc(bytes), 1, bytes));
 }
 
+// The thread's processor time, s.
+static double worked(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+
 // Computes for so long on a processor, on pages of its own.
 static void busy(double s, size_t pages) {
-    clock_t end = clock() + s * CLOCKS_PER_SEC;
+    double end = worked() + s;
     char *fresh = mmap(0, pages << 12, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (size_t i = 0; i < pages; i++) fresh[i << 12] = 1;
     munmap(fresh, pages << 12);
-    while (clock() < end) {}
+    while (worked() < end) {}
 }
-
 
 int main(int n, char **arg) {
     static char out[4096];

@@ -41,6 +41,7 @@ pub(super) fn reset(child: bool) {
     unsafe {
         DEBTS.clear();
         YOUNGER.clear();
+        SAMPLES = 0;
         if child {
             RECENT = [0; 4096];
         }
@@ -94,7 +95,6 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
             (v & 0xff_ffff_ffff, (v & 0xff_ffff_ffff) + (v >> 40), Some(v))
         };
         let func = record::op_of(w) - op::ALLOC;
-        SAMPLES += flags as u64 >> 2 & 1;
         let pend = c.pend;
         if pend.what == 0 {
             flags &= !(record::REPLACES as u8);
@@ -123,6 +123,9 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
         }
         put_alloc(lane, c, n, raw.then_some((size, usable.wrapping_sub(size))));
         put_count(lane, c);
+        if flags as u64 & record::SAMPLED != 0 {
+            SAMPLES += 1;
+        }
         c.seq += 1;
         c.events += 1;
         c.allocs += 1;

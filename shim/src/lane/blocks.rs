@@ -241,6 +241,25 @@ unsafe fn counted(hot: *mut Hot, less: u64, record: impl FnOnce()) {
     record();
 }
 
+/// Fast mode: as [`push_free`], with the age. What it is about stays in registers on the way of those that are not recorded.
+#[cold]
+#[inline(never)]
+unsafe fn push_free_counted(hot: *mut Hot, op: u8, p: *mut libc::c_void, usable: usize) {
+    // SAFETY: the caller's.
+    unsafe { counted(hot, 0, move || push_free(hot, op, p, usable)) };
+}
+
+/// Ends what a recorded realloc began; `got`: the new block, which was counted after the old one's end.
+#[cold]
+#[inline(never)]
+unsafe fn realloc_done(hot: *mut Hot, got: u64) {
+    // SAFETY: the caller's hot.
+    unsafe {
+        let record = || push(hot, [start(op::REALLOC_DONE, 0, 0)]);
+        if (*hot).mode == FAST { counted(hot, got, record) } else { record() }
+    }
+}
+
 /// A block of the lane's ends.
 #[inline(always)]
 pub(super) unsafe fn shrink(lane: *mut Lane, usable: usize) {
@@ -268,7 +287,7 @@ pub unsafe fn on_free<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void) 
         if mode == FULL {
             push_free(hot, op::FREE, p, usable);
         } else if mode == FAST && was_recorded(p as u64 | B::TAG, usable) {
-            counted(hot, 0, || push_free(hot, op::FREE, p, usable));
+            push_free_counted(hot, op::FREE, p, usable);
         }
     }
 }
@@ -308,11 +327,13 @@ pub unsafe fn on_realloc_begin<B: Blocks>(hot: *mut Hot, old: *mut libc::c_void)
     unsafe {
         let usable = B::usable(old);
         let mode = (*hot).mode;
-        let recorded = mode == FULL || mode == FAST && was_recorded(old as u64 | B::TAG, usable);
-        if recorded && mode == FULL {
+        if mode == FULL {
             push_free(hot, op::REALLOC_FREE, old, usable);
-        } else if recorded {
-            counted(hot, 0, || push_free(hot, op::REALLOC_FREE, old, usable));
+            return Replaced { usable, recorded: true };
+        }
+        let recorded = mode == FAST && was_recorded(old as u64 | B::TAG, usable);
+        if recorded {
+            push_free_counted(hot, op::REALLOC_FREE, old, usable);
         }
         Replaced { usable, recorded }
     }
@@ -349,11 +370,8 @@ pub unsafe fn on_realloc_end<B: Blocks>(hot: *mut Hot, func: u8, old: *mut libc:
             let in_place = if p == old { record::IN_PLACE } else { 0 };
             on_alloc::<B>(hot, func, p, size, record::REPLACES | in_place);
         }
-        if was.recorded && (*hot).mode == FAST {
-            // The old block ended before the new one was counted.
-            counted(hot, !p.is_null() as u64, || push(hot, [start(op::REALLOC_DONE, 0, 0)]));
-        } else if was.recorded && p.is_null() {
-            push(hot, [start(op::REALLOC_DONE, 0, 0)]);
+        if was.recorded && ((*hot).mode == FAST || p.is_null()) {
+            realloc_done(hot, !p.is_null() as u64);
         }
     }
 }
