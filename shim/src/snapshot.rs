@@ -2,13 +2,14 @@
 //! RSS peak and at exit. Files below `/proc` and the cgroup's are opened once, at the start, under high numbers, so that sampling never
 //! takes the lowest free descriptor from under the program.
 
+mod own;
+
+pub use own::own;
+
 use crate::config::{CONFIG, FULL};
-use crate::lane::LANES;
-use crate::spool::{HOTS_LEN, SPOOL};
 use crate::sys::{self, Path, sys};
-use crate::table::TABLE;
 use crate::text::Text;
-use crate::{kinds, lines, proc, share, sink, writer, zst};
+use crate::{lines, proc, share, sink, writer};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use libc::c_int;
@@ -54,9 +55,6 @@ const ROLLUP_FREE_NS: u64 = 2_000_000;
 
 static mut BUFFER: [u8; 8192] = [0; 8192];
 static mut TEXT: [u8; 2560] = [0; 2560];
-
-/// Bytes of a table of which it is asked how many lie in memory: some 10 ms.
-const ASKED_OF: u64 = 1 << 30;
 
 impl Kept {
     unsafe fn open(path: Path) -> Kept {
@@ -453,64 +451,4 @@ fn usage(t: &mut Text, key: &str, r: &libc::rusage) {
     t.field("utime_ns", ns(r.ru_utime)).field("stime_ns", ns(r.ru_stime)).field("minflt", r.ru_minflt as u64);
     t.field("majflt", r.ru_majflt as u64).field("inblock", r.ru_inblock as u64).field("oublock", r.ru_oublock as u64);
     t.field("nvcsw", r.ru_nvcsw as u64).field("nivcsw", r.ru_nivcsw as u64).str("}");
-}
-
-/// The library's own image in memory.
-struct Image {
-    /// What it shares with everybody who has it loaded: code and constants.
-    code: usize,
-    /// Its variables.
-    data: usize,
-}
-
-/// From the program headers, which stand where the linker says.
-fn image() -> Image {
-    unsafe extern "C" {
-        #[link_name = "__ehdr_start"]
-        static HEAD: libc::Elf64_Ehdr;
-    }
-    let mut image = Image { code: 0, data: 0 };
-    // SAFETY: the linker's symbol; headers are part of the first segment.
-    unsafe {
-        let head = &raw const HEAD;
-        let table = head.cast::<u8>().add((*head).e_phoff as usize).cast::<libc::Elf64_Phdr>();
-        for i in 0..(*head).e_phnum as usize {
-            let segment = &*table.add(i);
-            if segment.p_type == libc::PT_LOAD {
-                let of = if segment.p_flags & libc::PF_W != 0 { &mut image.data } else { &mut image.code };
-                *of += segment.p_memsz as usize;
-            }
-        }
-    }
-    image
-}
-
-/// Appends `own`: the shim's own memory in this process. Private memory is stated whole where it is small, and else as far as it is used.
-pub fn own(t: &mut Text) {
-    // SAFETY: the lock is held.
-    unsafe {
-        let (table, blocks) = TABLE.size();
-        let private = HOTS_LEN
-            + size_of::<crate::lane::Samples>()
-            + kinds::PRIVATE
-            + lines::PRIVATE
-            + writer::PRIVATE
-            + zst::private()
-            + sink::PRIVATE
-            + crate::callers::private()
-            + crate::phases::symbol::private()
-            + crate::unwind::modules::private()
-            + crate::python::private()
-            + crate::cuda::private()
-            + image().data;
-        t.str(",\"own\":{\"spool\":").num(SPOOL.bytes).field("private", private as u64).field("table", table);
-        // To ask takes a large table's time, at its end as well.
-        if table <= ASKED_OF
-            && let Some(resident) = TABLE.resident()
-        {
-            t.field("table_resident", resident);
-        }
-        t.field("code", image().code as u64);
-        t.field("table_blocks", blocks).field("lanes", LANES.load(Relaxed) as u64).str("}");
-    }
 }
