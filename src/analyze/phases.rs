@@ -197,14 +197,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
             Some(of(i.end)?[at].saturating_sub(of(i.begin)?[at]))
         })
     };
-    // At some edges nobody looked at these but whoever looked at all layers.
-    let bytes = |metric: Metric, at: usize| {
-        let of = |edge: u32| {
-            let told = p.edges.get(edge as usize)?.moved.map(|moved| moved[at]);
-            told.or_else(|| p.is_noted(metric, edge).then(|| u64::try_from(p.at(metric, edge)).unwrap_or(0)))
-        };
-        sum(times, |i| Some(of(i.end)?.saturating_sub(of(i.begin)?))).map(Bytes)
-    };
+    let bytes = |at: usize| sum(times, |i| Some(p.moved(i.end)[at]?.saturating_sub(p.moved(i.begin)[at]?))).map(Bytes);
     let looked_at = |metric: Metric| times.iter().all(|i| p.is_noted(metric, i.begin) && p.is_noted(metric, i.end));
     // A time that nobody saw the end of is no step: it was cut off, or went on until the process ended.
     let any_ended = times.iter().any(|i| i.ended);
@@ -279,8 +272,8 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         major_faults: usage(2),
         voluntary_switches: usage(3),
         involuntary_switches: usage(4),
-        read_bytes: bytes(Metric::Read, 0),
-        written_bytes: bytes(Metric::Written, 1),
+        read_bytes: bytes(0),
+        written_bytes: bytes(1),
         snapshots: snapshots(image, times, &known),
         spans: times.iter().take(SPANS).map(|i| (t(i.begin).seconds_since(start), t(i.begin).seconds_since(start) + wall(i))).collect(),
     }

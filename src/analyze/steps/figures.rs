@@ -10,10 +10,11 @@ pub fn of_one(p: &PhasesEnd, i: &Instance, heap: [i64; 2]) -> [Option<f64>; FIGU
     let usage = |edge: u32| p.edges.get(edge as usize)?.usage;
     let used = usage(i.begin).zip(usage(i.end));
     let used = |at: usize| used.map(|(begin, end)| end[at].saturating_sub(begin[at]) as f64);
-    let moved = |metric: Metric| looked_at(p, metric, i).then(|| (p.at(metric, i.end) - p.at(metric, i.begin)) as f64);
+    let (begin, end) = (p.moved(i.begin), p.moved(i.end));
+    let moved = |at: usize| Some(end[at]?.saturating_sub(begin[at]?) as f64);
     let [meanwhile, left] = heap.map(|bytes| Some(bytes as f64));
     let cpu_s = used(0).map(|ns| ns / 1e9);
-    [cpu_s, used(1), used(2), used(3), used(4), moved(Metric::Read), moved(Metric::Written), meanwhile, left]
+    [cpu_s, used(1), used(2), used(3), used(4), moved(0), moved(1), meanwhile, left]
 }
 
 fn looked_at(p: &PhasesEnd, metric: Metric, i: &Instance) -> bool {

@@ -143,6 +143,15 @@ impl PhasesEnd {
         self.metrics[metric as usize].noted.get(edge as usize).copied().unwrap_or(false)
     }
 
+    /// Bytes that the program had read and written at an edge, which tells of them itself where that was cheap; else a look at all layers may.
+    pub fn moved(&self, edge: u32) -> [Option<u64>; 2] {
+        let told = self.edges.get(edge as usize).and_then(|e| e.moved);
+        [(Metric::Read, 0), (Metric::Written, 1)].map(|(metric, at)| {
+            let looked = || self.is_noted(metric, edge).then(|| u64::try_from(self.at(metric, edge)).unwrap_or(0));
+            told.map(|moved| moved[at]).or_else(looked)
+        })
+    }
+
     /// The most that the first look after an edge tells of; part of its stretch is before the edge.
     pub fn next(&self, metric: Metric, edge: u32) -> Option<i64> {
         self.metrics[metric as usize].next.get(edge as usize).copied().flatten()
