@@ -32,6 +32,22 @@ promises! {
     bursts_lose_nothing_and_do_not_grow_the_process: "heap_threads.c" ["burst"].limit(120);
 }
 
+/// Threads that hand addresses to each other are read in some order; of each sampled block that was freed the free is there too.
+#[test]
+fn sampled_blocks_that_other_threads_free_are_no_leaks() {
+    let test = "sampled_blocks_that_other_threads_free_are_no_leaks";
+    for (soname, runs) in [("", 2), ("libtcmalloc_minimal.so.4", 6), ("libjemalloc.so.2", 2), ("libmimalloc.so.2", 2)] {
+        for _ in 0..runs {
+            let program = Program::new(test, "heap_threads.c").arg("exchange");
+            let program = if soname.is_empty() { program } else { program.preloads(soname) };
+            let Some(report) = program.report(Mode::Fast) else { break };
+            let estimated = report["runs"][0]["heap"]["sizes_estimated"].as_array().expect("sizes");
+            let of = estimated.iter().find(|e| e["size"] == 6007).expect("the program's size");
+            assert!(of["samples"].as_u64() > Some(1000) && of["allocs"] == of["frees"], "{soname}: {of}");
+        }
+    }
+}
+
 /// The blocks that were live at the peak are gone at every look of the writer: the bound must hold all the same.
 #[test]
 fn the_bound_of_a_short_programs_peak_holds_the_true_one() {

@@ -141,7 +141,7 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
             c.peak = c.live;
         }
         if owed {
-            settle(lane, c);
+            settle(i, lane, c, usable);
         }
     }
     true
@@ -282,6 +282,14 @@ unsafe fn put_unknown_free(lane: *mut Lane, c: &mut Commit, addr3: u64, usable: 
         put_x(lane, c, addr3 & ADDR_MASK);
         put_x(lane, c, usable);
         unknown_frees(lane).fetch_add(1, Relaxed);
+        owe(addr3, usable);
+    }
+}
+
+/// A block ended that nobody is known to have got: its allocation may be read later.
+unsafe fn owe(addr3: u64, usable: u64) {
+    // SAFETY: the lock is held.
+    unsafe {
         let known = crate::init::inherited().is_none() || RECENT[addr3 as usize >> 1 & 4095] == addr3;
         if !DEBTS.is_full() && LANES.load(Relaxed) > 1 && known {
             DEBTS.put(addr3, Entry::new(0, usable, usable));
@@ -290,12 +298,20 @@ unsafe fn put_unknown_free(lane: *mut Lane, c: &mut Commit, addr3: u64, usable: 
     }
 }
 
-/// The block just allocated was ended by a free that was read before it and written as unknown.
+/// The block just allocated was ended by a free that was read before it and written as unknown; in fast mode, where such frees are of blocks that
+/// were not recorded, it was not written, and is now: as another thread's, for whose it was is not known any more.
 #[cold]
 #[inline(never)]
-unsafe fn settle(lane: *mut Lane, c: &mut Commit) {
+unsafe fn settle(i: u32, lane: *mut Lane, c: &mut Commit, usable: u64) {
     // SAFETY: the lock is held.
     unsafe {
+        if CONFIG.mode == FAST {
+            put_foreign_free(lane, c, i, c.seq - 1);
+            not_a_call(lane, c);
+            c.frees += 1;
+            c.live -= usable as i64;
+            return;
+        }
         put_k(lane, c, 2);
         not_a_call(lane, c);
         unknown_frees(lane).fetch_sub(1, Relaxed);
@@ -425,7 +441,10 @@ unsafe fn take_unknown_free(lane: *mut Lane, c: &mut Commit, addr3: u64, usable:
     }
     // SAFETY: settings are read-only.
     if unsafe { CONFIG.mode } == FAST {
-        return true; // of a block that was not recorded
+        // Of a block that was not recorded, or whose record waits for ours.
+        // SAFETY: the lock is held.
+        unsafe { owe(addr3, usable) };
+        return true;
     }
     // SAFETY: the lock is held.
     unsafe { put_unknown_free(lane, c, addr3, usable) };

@@ -19,7 +19,10 @@ pub(super) unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64,
                         Pending { what, lane: e.lane(), seq, usable }
                     }
                     None if !force && LANES.load(Relaxed) > 1 => return false,
-                    None if CONFIG.mode == FAST => Pending::default(),
+                    None if CONFIG.mode == FAST => {
+                        owe(low, usable);
+                        Pending::default()
+                    }
                     None => Pending { what: 3, lane: 0, seq: low, usable },
                 };
                 // One was begun and left by a handler that jumped out: it ended its block, as far as one can tell.
@@ -29,6 +32,9 @@ pub(super) unsafe fn take_other(i: u32, lane: *mut Lane, c: &mut Commit, w: u64,
             op::UNFREE => {
                 let p = c.pend;
                 c.pend = Pending::default();
+                if p.what == 0 {
+                    DEBTS.take(low, |_| true);
+                }
                 if p.what == 1 || p.what == 2 {
                     let e = Entry::new(if p.what == 1 { i } else { p.lane }, p.seq, p.usable);
                     put_back(low, e);
