@@ -74,6 +74,120 @@ fn a_site_has_what_it_held_at_the_peak_and_what_it_never_gave_back() {
     assert_eq!((t.without_stack_bytes.0, t.sites), (100, 4));
 }
 
+/// Random numbers below `n`, the same each time.
+fn random(state: &mut u64, n: u64) -> u64 {
+    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    (*state >> 33) % n
+}
+
+/// A run of some lanes whose groups are not in the order of their times.
+struct Late {
+    out: Vec<u8>,
+    /// Of each lane what was live when most was.
+    peak: Vec<u64>,
+    /// Of phases the level at their begins, at their ends, and the most between.
+    phases: Vec<[u64; 3]>,
+}
+
+const LANES: u32 = 4;
+
+/// `exact`: each step has a stamp of its own. Else a few have, and lanes are read long after their last.
+fn late(seed: u64, exact: bool) -> Late {
+    let mut state = seed;
+    let mut w = Writer::new(7, "full", r#","stacks":"native""#);
+    (0..LANES).for_each(|lane| addresses(&mut w, lane, &[0x1000 * (lane as u64 + 1)]));
+    let mut held: Vec<Vec<(writer::Token, u64)>> = vec![Vec::new(); LANES as usize];
+    let mut live = vec![0; LANES as usize];
+    let (mut peak, mut phases) = (live.clone(), Vec::<[u64; 3]>::new());
+    let mut open = false;
+    let mut since: Vec<Option<u64>> = vec![None; LANES as usize];
+    for step in 0..600 {
+        let t = 2000 + 1000 * step;
+        let lane = random(&mut state, LANES as u64) as u32;
+        let at = lane as usize;
+        since[at].get_or_insert(t);
+        let sum: u64 = live.iter().sum();
+        let stamp = exact || random(&mut state, 9) == 0;
+        match (random(&mut state, 10), held[at].len()) {
+            (0, _) if lane == 0 && open => {
+                phases.last_mut().unwrap()[1] = sum;
+                open = false;
+                w.edge(0, t + 300, "end", 0);
+            }
+            (0, _) if lane == 0 => {
+                phases.push([sum; 3]);
+                open = true;
+                w.edge(0, t + 300, "begin", phases.len() as u32);
+            }
+            (1..5, n) if n > 0 => {
+                let (token, size) = held[at].remove(random(&mut state, n as u64) as usize);
+                w.at(lane, t, stamp);
+                w.free(lane, Old::Block(token));
+                w.at(lane, t, exact);
+                live[at] -= size;
+            }
+            _ => {
+                let size = 1000 + random(&mut state, 9000);
+                let kind = w.kind(0, size as i64, 0, 0);
+                w.at(lane, t, stamp);
+                w.site(lane, 1, 0);
+                held[at].push((w.alloc(lane, kind, None, None), size));
+                w.at(lane, t, exact);
+                live[at] += size;
+            }
+        }
+        let sum: u64 = live.iter().sum();
+        if sum > peak.iter().sum() {
+            peak = live.clone();
+        }
+        if let Some(p) = phases.last_mut().filter(|_| open) {
+            (p[1], p[2]) = (sum, p[2].max(sum));
+        }
+        if random(&mut state, 12) == 0 {
+            let one = random(&mut state, LANES as u64) as u32;
+            if !exact {
+                w.at(one, t + 50_000, false);
+            }
+            since[one as usize] = None;
+            w.whole = since.iter().flatten().min().copied().or(Some(t + 1));
+            w.flush_of(|lane| lane == one);
+        }
+    }
+    w.whole = Some(u64::MAX);
+    w.flush();
+    Late { out: w.out, peak, phases }
+}
+
+/// Rings are read one after another: what a lane did can be written long after what others did later.
+#[test]
+fn lanes_that_are_written_late_are_played_in_their_time() {
+    for seed in 0..30 {
+        let Late { out, peak, phases } = late(seed, true);
+        let run = run_of(&out);
+        let sum: u64 = peak.iter().sum();
+        assert_eq!((run.heap.peak_bytes.0, run.heap.peak_bound_bytes.unwrap().0), (sum, 0), "seed {seed}");
+        let sites = by_address(&run);
+        let of = |lane: usize| sites.get(&(0x1000 * (lane as u64 + 1))).map_or(0, |s| s.live_at_peak_bytes.unwrap().0);
+        assert_eq!((0..LANES as usize).map(of).collect::<Vec<_>>(), peak, "seed {seed}");
+        for p in run.phases.iter().filter(|p| p.source == "api") {
+            let [begin, end, most] = phases[p.name[1..].parse::<usize>().unwrap() - 1];
+            let said = (p.heap_persistent_bytes, p.heap_peak_bytes.unwrap().0);
+            assert_eq!(said, (Some(end as i64 - begin as i64), most), "seed {seed}: {}", p.name);
+        }
+    }
+}
+
+#[test]
+fn owners_of_lanes_that_are_written_late_add_up_to_the_peak() {
+    for seed in 0..200 {
+        let Late { out, peak, .. } = late(seed, false);
+        let run = run_of(&out);
+        let (said, bound) = (run.heap.peak_bytes.0, run.heap.peak_bound_bytes.unwrap().0);
+        assert!(said.abs_diff(peak.iter().sum()) <= bound, "seed {seed}: {said} ± {bound}, {peak:?}");
+        assert_eq!(run.sites_total.live_at_peak_bytes.0, said, "seed {seed}");
+    }
+}
+
 #[test]
 fn a_realloc_moves_bytes_to_the_site_that_calls_it() {
     let mut w = Writer::new(7, "full", r#","stacks":"native""#);

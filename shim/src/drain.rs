@@ -139,7 +139,7 @@ const BLOCKS: u32 = 2048;
 pub fn drain(last: bool) -> bool {
     let now = sys::now();
     let mut blocks = 0;
-    order::begin();
+    order::begin(now);
     // SAFETY: the lock is held.
     unsafe {
         if READING_SINCE == 0 {
@@ -281,6 +281,11 @@ fn set_seen_empty(i: u32, now: u64) {
             *after = now;
         }
     }
+}
+
+/// What happened before is in batches, in whichever lane, as far as that is known at `now`. The lock is held.
+pub fn read_before(now: u64) -> u64 {
+    order::read_before(now)
 }
 
 /// A time after all that was read of lane `i`, at `now`.

@@ -1,14 +1,15 @@
 //! The heap of one image, replayed from its `ev` lines group by group.
 //!
 //! Within a group: every line's codes become steps as it is read (`batch`); when the group is complete, frees of other lanes'
-//! blocks are resolved, the steps put in order (`merge`) and played (`track`).
+//! blocks are resolved. Steps are put in order (`merge`) and played (`track`) as soon as all that came before has been read (`play`).
 
 mod edges;
 mod pending;
+mod play;
 
 use edges::settling;
 use pending::Pending;
-use std::cell::LazyCell;
+use play::Waiting;
 use std::collections::HashMap;
 
 use super::batch::{Decode, Handover, LaneState, Steps, Totals};
@@ -22,12 +23,9 @@ use super::sites::{self, Instant, SiteBook, SitesEnd};
 use super::stacks::Stacks;
 use super::sweep::AtEdge;
 use super::threads::ThreadBook;
-use super::track::{Cut, Peak, Played, Track, is_before};
+use super::track::{self, Cut, Peak, Track};
 use crate::trace::column::Column;
 use crate::trace::line::{Ev, Kinds};
-
-/// Edges that wait for earlier events of other lanes, at most.
-const RECENT: usize = 4096;
 
 /// Lanes above are a damaged line's.
 pub const LANE_MAX: u32 = 1 << 14;
@@ -38,8 +36,12 @@ struct Batch {
     lane: u32,
     steps: Steps,
     windows: Vec<Window>,
-    /// The same where edges of phases split them by their time alone: without that.
+    /// The same where edges of phases stand among the steps: as these say.
     known: Option<Vec<Window>>,
+    /// Usable less requested bytes, where that is followed.
+    slack: Vec<i64>,
+    /// Steps that are played.
+    played: usize,
     foreign: Vec<Ending>,
     handed: Vec<Handover>,
     t1: u64,
@@ -50,6 +52,14 @@ struct Batch {
 impl Batch {
     fn known(&self) -> &[Window] {
         self.known.as_deref().unwrap_or(&self.windows)
+    }
+
+    /// To be used for another.
+    fn clear(&mut self) {
+        self.steps.clear();
+        self.handed.clear();
+        self.slack.clear();
+        (self.known, self.played) = (None, 0);
     }
 }
 
@@ -92,8 +102,10 @@ pub struct Heap {
     on: On,
     turns: Pending<Turn>,
     left: Option<PhaseSites>,
-    /// Edges that groups to come can have earlier events than: where they are among those found, their time, and the lane that they have a place in.
-    recent: Vec<(usize, u64, Option<u32>)>,
+    /// What is read and not played yet.
+    waiting: Waiting,
+    /// What happened before is in the group that is being read or an earlier one; all of it where the trace does not say.
+    whole: u64,
     /// Settled bytes before the group that is being read, and the most in one group.
     settled: (u64, u64),
 }
@@ -170,7 +182,8 @@ impl Heap {
             on: On::default(),
             turns: Pending::default(),
             left: None,
-            recent: Vec::new(),
+            waiting: Waiting::default(),
+            whole: u64::MAX,
         }
     }
 
@@ -244,8 +257,9 @@ impl Heap {
         if self.group != Some(ev.g) {
             self.end_at_next(ev);
             self.end_group(stacks.sites(), threads);
-            self.group = Some(ev.g);
+            (self.group, self.whole) = (Some(ev.g), u64::MAX);
         }
+        self.whole = self.whole.min(ev.whole.unwrap_or(u64::MAX));
         if self.lane(ev.lane).is_none() {
             return false;
         }
@@ -324,23 +338,6 @@ impl Heap {
         true
     }
 
-    /// Lanes are read one after another: what others did before an edge can stand in groups after the edge's. It belongs to the level there.
-    fn complete_recent(&mut self, batches: &[Batch]) {
-        for &(at, t, lane) in &self.recent {
-            let others = batches.iter().filter(|b| Some(b.lane) != lane);
-            let late: i64 = others.flat_map(|b| &b.steps.requested[..merge::steps_until(&b.windows, t)]).sum();
-            if let Some(found) = self.requested.found.get_mut(at) {
-                found.level = found.level.wrapping_add(late);
-                found.most = found.most.max(found.level);
-            }
-        }
-        // A group that is later as a whole has come: so has what was before.
-        let earliest = batches.iter().filter_map(|b| b.windows.first()).map(|w| w.t0).min().unwrap_or(0);
-        self.recent.retain(|(_, t, _)| *t >= earliest);
-        let many = self.recent.len().saturating_sub(RECENT);
-        self.recent.drain(..many);
-    }
-
     /// What a lane's batch has of events ended before those of its next one began: where that has a stamp of its own, it says when, and else the
     /// first stamp in it does.
     fn end_at_next(&mut self, next: &Ev) {
@@ -372,84 +369,37 @@ impl Heap {
         }
         self.settled = (self.totals.settled_bytes, self.settled.1.max(self.totals.settled_bytes - self.settled.0));
         let end = batches.iter().map(|b| b.t1).max().unwrap_or(0);
-        self.complete_recent(&batches);
         let cuts = self.cuts(&mut batches, end);
-        let mut turns = self.due_turns(&mut batches, end);
-        let of_edge: HashMap<u32, (u64, Option<u32>)> =
-            cuts.iter().map(|c| (c.edge, (c.t, c.place.map(|(batch, _)| batches[batch].lane)))).collect();
-        let found = self.requested.found.len();
-        let windows: Vec<&[Window]> = batches.iter().map(|b| b.windows.as_slice()).collect();
-        let runs = LazyCell::new(|| merge::order(&windows));
-        for b in &batches {
+        let turns = self.due_turns(&mut batches, end);
+        for b in &mut batches {
             let lane = &self.lanes[b.lane as usize];
             threads.played(b.lane, self.requested.level_of(b.lane), &b.steps.requested, &b.handed, (lane.allocs, lane.bytes));
-        }
-        let play = |track: &mut Track, changes: fn(&Steps) -> &[i64]| {
-            let played: Vec<Played> = batches
-                .iter()
-                .map(|b| Played { lane: b.lane, windows: &b.windows, known: b.known(), changes: changes(&b.steps) })
-                .collect();
-            track.play(&played, end, || runs.as_slice());
-        };
-        if cuts.is_empty() {
-            play(&mut self.requested, |s| &s.requested);
-        } else {
-            let played: Vec<Played> = batches
-                .iter()
-                .map(|b| Played { lane: b.lane, windows: &b.windows, known: b.known(), changes: &b.steps.requested })
-                .collect();
-            self.requested.play_cut(&played, end, &runs, cuts);
-        }
-        if batches.len() > 1 || self.lanes.len() > 1 {
-            let new = self.requested.found.iter().enumerate().skip(found);
-            self.recent.extend(new.filter_map(|(at, f)| of_edge.get(&f.edge).map(|(t, lane)| (at, *t, *lane))));
-        }
-        play(&mut self.usable, |s| &s.usable);
-        if let Some(slack) = &mut self.slack {
-            let of = |b: &Batch| b.steps.usable.iter().zip(&b.steps.requested).map(|(u, r)| u.wrapping_sub(*r)).collect::<Vec<i64>>();
-            let changes: Vec<Vec<i64>> = batches.iter().map(of).collect();
-            let played: Vec<Played> = batches
-                .iter()
-                .zip(&changes)
-                .map(|(b, c)| Played { lane: b.lane, windows: &b.windows, known: b.known(), changes: c })
-                .collect();
-            slack.play(&played, end, || runs.as_slice());
-        }
-        if let Some((bytes, count)) = &mut self.selected {
-            play(bytes, |s| &s.selected);
-            play(count, |s| &s.selected_count);
-        }
-        if let Some(book) = &mut self.sites {
-            let sites = self.by_thread.as_ref().map_or(sites, ThreadSites::len);
-            for run in runs.iter() {
-                let s = &batches[run.batch].steps;
-                let (requested, got, ended) = (&s.requested[run.steps.clone()], &s.got[run.steps.clone()], &s.ended[run.steps.clone()]);
-                let steps = sites::Steps { requested, got, ended, t0: run.t0, t1: run.t1 };
-                let numbers = sites::Numbers { count: sites, by_thread: self.by_thread.as_ref() };
-                book.play(&steps, &self.kinds, &numbers, self.exact);
-                if let Some(left) = &mut self.left {
-                    while let Some((_, turn)) = turns.pop_if(|(cut, _)| is_before(cut, run)) {
-                        left.turn(&turn);
-                    }
-                    left.play(&steps, &self.kinds, self.exact);
-                }
+            self.settling.extend(b.settling.drain(..));
+            if self.slack.is_some() {
+                b.slack.extend(b.steps.usable.iter().zip(&b.steps.requested).map(|(u, r)| u.wrapping_sub(*r)));
             }
         }
-        if let Some(left) = &mut self.left {
-            turns.iter().rev().for_each(|(_, turn)| left.turn(turn));
+        let read = |track: &mut Track, changes: fn(&Batch) -> &[i64], cuts: &[Cut]| {
+            let edges = cuts.iter().map(|c| (c.edge, c.t, c.place.map(|(batch, _)| batches[batch].lane)));
+            let all = batches.iter().map(|b| track::Batch { lane: b.lane, windows: b.known(), changes: changes(b) });
+            track.read(&all.collect::<Vec<_>>(), end, edges);
+        };
+        read(&mut self.requested, |b| &b.steps.requested, &cuts);
+        if let Some(slack) = &mut self.slack {
+            read(slack, |b| &b.slack, &[]);
         }
-        for mut b in batches {
-            b.steps.clear();
-            b.handed.clear();
-            b.known = None;
-            self.settling.extend(b.settling.drain(..));
-            self.spare.push(b);
+        if let Some((bytes, count)) = &mut self.selected {
+            read(bytes, |b| &b.steps.selected, &[]);
+            read(count, |b| &b.steps.selected_count, &[]);
         }
+        self.waiting.add(batches, cuts, turns);
+        self.play_until(self.whole, sites);
     }
 
     /// Plays what is left.
     pub fn finish(mut self, sites: usize, threads: &mut ThreadBook) -> (HeapEnd, KindTable, Totals) {
         self.end_group(sites, threads);
+        self.play_until(u64::MAX, sites);
         self.edges.take_all().iter().for_each(|e| self.requested.cut_here(e.edge));
         if let Some(left) = &mut self.left {
             self.turns.take_all().iter().for_each(|turn| left.turn(turn));

@@ -1,9 +1,9 @@
-//! The order of the steps of several lanes in one group, as far as it can be known: by time, interpolated between stamps.
+//! The order of the steps of several lanes, as far as it can be known: by time, interpolated between stamps.
 //!
 //! The order decides where the peak of the sum lies, nothing else. How far off it can be is [`super::sweep`]'s matter.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Range;
 
 /// Steps of a lane between two stamps; they happened within `[t0, t1]`, in order.
@@ -17,7 +17,7 @@ pub struct Window {
 /// Steps of one lane without one of another in between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Index of the batch in the group.
+    /// Number of the batch.
     pub batch: usize,
     pub steps: Range<usize>,
     pub t0: u64,
@@ -89,44 +89,79 @@ fn time_of(window: &Window, at: usize) -> u64 {
     window.t0 + span.checked_mul(i).map_or_else(|| (span as u128 * i as u128 / n as u128) as u64, |product| product / n)
 }
 
-/// The order of all steps of a group; `batches` are the windows of each batch, in order.
-pub fn order(batches: &[&[Window]]) -> Vec<Run> {
+/// Steps of a batch that are to be put in order.
+#[derive(Clone, Debug)]
+pub struct Piece<'a> {
+    /// Number that its runs have.
+    pub batch: usize,
+    pub lane: u32,
+    /// Of the whole batch.
+    pub windows: &'a [Window],
+    pub steps: Range<usize>,
+}
+
+/// What of a window is to be put in order.
+struct Clip<'a> {
+    batch: usize,
+    window: &'a Window,
+    steps: Range<usize>,
+}
+
+impl Piece<'_> {
+    fn clips(&self) -> impl DoubleEndedIterator<Item = Clip<'_>> {
+        let from = self.windows.partition_point(|w| w.steps.end <= self.steps.start);
+        let until = self.windows.partition_point(|w| w.steps.start < self.steps.end);
+        self.windows.get(from..until).unwrap_or(&[]).iter().map(|window| Clip {
+            batch: self.batch,
+            window,
+            steps: window.steps.start.max(self.steps.start)..window.steps.end.min(self.steps.end),
+        })
+    }
+}
+
+impl Clip<'_> {
+    fn run(&self, steps: Range<usize>) -> Run {
+        let (t0, t1) = (time_of(self.window, steps.start), time_of(self.window, steps.end - 1));
+        Run { batch: self.batch, steps, t0, t1 }
+    }
+}
+
+/// The order of the steps of all pieces; those of one lane follow each other.
+pub fn order(pieces: &[Piece]) -> Vec<Run> {
+    // Of each lane what is left, the next last.
+    let mut lanes: BTreeMap<u32, Vec<Clip>> = BTreeMap::new();
+    for piece in pieces.iter().rev().filter(|piece| !piece.steps.is_empty()) {
+        lanes.entry(piece.lane).or_default().extend(piece.clips().rev());
+    }
+    let mut lanes: Vec<Vec<Clip>> = lanes.into_values().collect();
+    if let [clips] = &lanes[..] {
+        let whole = |c: &Clip| c.steps == c.window.steps;
+        let run = |c: &Clip| if whole(c) { Run { batch: c.batch, steps: c.steps.clone(), t0: c.window.t0, t1: c.window.t1 } } else { c.run(c.steps.clone()) };
+        return clips.iter().rev().map(run).collect();
+    }
     let mut runs = Vec::new();
-    if let [windows] = batches {
-        runs.extend(windows.iter().map(|w| Run { batch: 0, steps: w.steps.clone(), t0: w.t0, t1: w.t1 }));
-        return runs;
-    }
-    // Where each batch stands: its current window and the step in it.
-    let mut at: Vec<(usize, usize)> = vec![(0, 0); batches.len()];
-    let mut due: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::with_capacity(batches.len());
-    for (b, windows) in batches.iter().enumerate() {
-        if let Some(w) = windows.first() {
-            at[b].1 = w.steps.start;
-            due.push(Reverse((time_of(w, w.steps.start), b)));
-        }
-    }
-    while let Some(Reverse((_, b))) = due.pop() {
+    let next = |clips: &[Clip]| clips.last().map(|c| time_of(c.window, c.steps.start));
+    let mut due: BinaryHeap<_> = lanes.iter().enumerate().filter_map(|(lane, clips)| Some(Reverse((next(clips)?, lane)))).collect();
+    while let Some(Reverse((_, lane))) = due.pop() {
         // Goes on in this lane, by one step at least, until another lane's next step is due.
         let limit = due.peek().map_or(u64::MAX, |Reverse((t, _))| *t);
-        let (mut w, mut step) = at[b];
+        let clips = &mut lanes[lane];
         let mut moved = false;
-        while let Some(window) = batches[b].get(w) {
-            let from = step.max(window.steps.start);
-            step = due_until(window, limit).max(from);
-            if step == from && !moved {
-                step += 1;
-            }
-            if step > from {
+        while let Some(clip) = clips.last_mut() {
+            let from = clip.steps.start;
+            let mut to = due_until(clip.window, limit).clamp(from, clip.steps.end);
+            to += (to == from && !moved) as usize;
+            if to > from {
                 moved = true;
-                runs.push(Run { batch: b, steps: from..step, t0: time_of(window, from), t1: time_of(window, step - 1) });
+                runs.push(clip.run(from..to));
+                clip.steps.start = to;
             }
-            if step < window.steps.end {
-                at[b] = (w, step);
-                due.push(Reverse((time_of(window, step), b)));
+            if !clip.steps.is_empty() {
                 break;
             }
-            w += 1;
+            clips.pop();
         }
+        due.extend(next(clips).map(|t| Reverse((t, lane))));
     }
     runs
 }
@@ -196,9 +231,13 @@ mod tests {
     fn lanes_take_turns_by_time() {
         let a = windows(&[2, 10], 1, 4, 0, 20);
         let b = windows(&[], 1, 2, 9, 12);
-        let runs = order(&[&a, &b]);
-        let got: Vec<_> = runs.iter().map(|r| (r.batch, r.steps.clone())).collect();
-        assert_eq!(got, [(0, 0..2), (1, 0..2), (0, 2..4)]);
+        let piece = |batch, lane, windows, steps| Piece { batch, lane, windows, steps };
+        let got = |pieces: &[Piece]| order(pieces).iter().map(|r| (r.batch, r.steps.clone())).collect::<Vec<_>>();
+        assert_eq!(got(&[piece(0, 7, &a, 0..4), piece(1, 8, &b, 0..2)]), [(0, 0..2), (1, 0..2), (0, 2..4)]);
+        // Parts of batches, and two of one lane, the second of which has times before the first one's end.
+        assert_eq!(got(&[piece(0, 7, &a, 1..3), piece(1, 8, &b, 1..2)]), [(0, 1..2), (1, 1..2), (0, 2..3)]);
+        assert_eq!(got(&[piece(0, 7, &a, 0..4), piece(1, 7, &b, 0..2)]), [(0, 0..2), (0, 2..4), (1, 0..2)]);
+        assert_eq!(got(&[piece(0, 7, &a, 3..4), piece(1, 7, &b, 0..1), piece(2, 8, &b, 2..2)]), [(0, 3..4), (1, 0..1)]);
     }
 
     proptest! {
@@ -207,10 +246,11 @@ mod tests {
             lanes in proptest::collection::vec((0usize..50, 0u64..100, 0u64..100, proptest::collection::vec(0u64..30, 0..8)), 1..6)
         ) {
             let all: Vec<Vec<Window>> = lanes.iter().map(|(n, t0, d, t)| windows(t, 1, *n, *t0, t0 + d)).collect();
-            let refs: Vec<&[Window]> = all.iter().map(Vec::as_slice).collect();
+            let whole = all.iter().zip(&lanes).enumerate();
+            let pieces: Vec<_> = whole.map(|(i, (windows, lane))| Piece { batch: i, lane: i as u32, windows, steps: 0..lane.0 }).collect();
             let mut next = vec![0; lanes.len()];
             let mut last = 0;
-            for r in order(&refs) {
+            for r in order(&pieces) {
                 prop_assert_eq!(r.steps.start, next[r.batch]);
                 next[r.batch] = r.steps.end;
                 prop_assert!(r.t1 >= r.t0);

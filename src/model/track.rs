@@ -3,8 +3,9 @@
 
 use super::merge::{Run, Window};
 use super::sweep::{AtEdge, Span, Sweep};
+use std::ops::Range;
 
-/// An edge on its way through the steps of a group.
+/// An edge on its way through the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     pub edge: u32,
@@ -22,23 +23,39 @@ pub struct Found {
     pub most: i64,
 }
 
-/// A batch's windows and, in each, the changes of one metric.
-pub struct Played<'a> {
+/// A batch as it is read: its windows and, in each, the changes of one metric.
+pub struct Batch<'a> {
     pub lane: u32,
     pub windows: &'a [Window],
-    /// The same as far as they are known: not split where only a time says so.
-    pub known: &'a [Window],
     pub changes: &'a [i64],
+}
+
+/// What of a batch is played: the changes of all its steps, and which they are.
+pub struct Part<'a> {
+    pub changes: &'a [i64],
+    pub steps: Range<usize>,
+}
+
+impl Part<'_> {
+    /// By how much it goes up at most, and in all.
+    fn rise(&self) -> (i64, i64) {
+        let (mut level, mut top) = (0i64, 0);
+        for change in &self.changes[self.steps.clone()] {
+            level = level.wrapping_add(*change);
+            top = top.max(level);
+        }
+        (top, level)
+    }
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Track {
-    /// Σ over the lanes now.
+    /// Σ over the lanes, of what is played.
     level: i64,
     peak: i64,
     peak_at: u64,
-    /// By lane.
+    /// By lane, of what is read.
     levels: Vec<i64>,
     /// `None` for a metric whose bound nobody asks for.
     sweep: Option<Sweep>,
@@ -82,40 +99,39 @@ impl Track {
         self.sweep.iter_mut().for_each(|sweep| sweep.end_at(t));
     }
 
-    /// Level of a lane.
+    /// Level of a lane, of what is read; 0 where no bound is asked for.
     pub fn level_of(&self, lane: u32) -> i64 {
         self.levels.get(lane as usize).copied().unwrap_or(0)
     }
 
-    /// Plays a group. `end` is the latest time in it; `order` gives the order of its steps, `batches` as numbered in its runs: it is
-    /// asked for only where the peak may lie in this group.
-    pub fn play<'a>(&mut self, batches: &[Played], end: u64, order: impl FnOnce() -> &'a [Run]) {
+    /// Reads a group, `end` is the latest time in it; of `edges` in it, the time and the lane that it has a place in.
+    pub fn read(&mut self, batches: &[Batch], end: u64, edges: impl IntoIterator<Item = (u32, u64, Option<u32>)>) {
+        if self.sweep.is_none() {
+            return;
+        }
+        batches.iter().for_each(|b| self.read_lane(b));
+        if let Some(sweep) = &mut self.sweep {
+            edges.into_iter().for_each(|(edge, t, lane)| sweep.cut(edge, t, lane));
+            sweep.end_group(end);
+        }
+    }
+
+    /// Plays parts of what was read. `order` gives the order of their steps, `parts` as numbered in its runs: it is asked for only where the
+    /// peak may lie in them, or for `cuts`, in the order of their times. Runs are cut where these are.
+    pub fn play<'a>(&mut self, parts: &[Part], order: impl FnOnce() -> &'a [Run], mut cuts: Vec<Cut>) {
         let (mut most, mut sum) = (self.level, self.level);
-        for b in batches {
-            let (rise, change) = self.play_lane(b);
+        for (rise, change) in parts.iter().map(Part::rise) {
             most = most.saturating_add(rise);
             sum = sum.wrapping_add(change);
         }
-        if let Some(sweep) = &mut self.sweep {
-            sweep.end_group(end);
+        if !cuts.is_empty() {
+            self.since.get_or_insert(self.level);
         }
-        if most > self.peak || self.since.is_some_and(|since| most > since) {
-            self.find_peak(batches, order(), &mut Vec::new());
+        if most > self.peak || self.since.is_some_and(|since| most > since) || !cuts.is_empty() {
+            cuts.reverse();
+            let level = self.find_peak(parts, order(), &mut cuts);
+            cuts.into_iter().rev().for_each(|cut| self.cut(cut.edge, level));
         }
-        self.level = sum;
-    }
-
-    /// The same for a group with edges in it, in the order of their times. Its runs are cut where the edges are.
-    pub fn play_cut(&mut self, batches: &[Played], end: u64, runs: &[Run], mut cuts: Vec<Cut>) {
-        cuts.reverse();
-        self.since.get_or_insert(self.level);
-        let sum = batches.iter().fold(self.level, |sum, b| sum.wrapping_add(self.play_lane(b).1));
-        if let Some(sweep) = &mut self.sweep {
-            cuts.iter().rev().for_each(|cut| sweep.cut(cut.edge, cut.t, cut.place.map(|(batch, _)| batches[batch].lane)));
-            sweep.end_group(end);
-        }
-        let level = self.find_peak(batches, runs, &mut cuts);
-        cuts.into_iter().rev().for_each(|cut| self.cut(cut.edge, level));
         self.level = sum;
     }
 
@@ -132,39 +148,36 @@ impl Track {
         self.found.push(Found { edge, level, most });
     }
 
-    /// A lane by itself: its highest level and its last, relative to where it was.
-    fn play_lane(&mut self, b: &Played) -> (i64, i64) {
+    /// A lane by itself, which may be ahead of what is played.
+    fn read_lane(&mut self, b: &Batch) {
         let lane = b.lane as usize;
         if self.levels.len() <= lane {
             self.levels.resize(lane + 1, 0);
         }
-        let before = self.levels[lane];
-        let (mut level, mut top) = (before, before);
-        for w in b.known {
+        let mut level = self.levels[lane];
+        for w in b.windows {
             let (mut min, mut max) = (level, level);
             for d in &b.changes[w.steps.clone()] {
                 level = level.wrapping_add(*d);
                 min = min.min(level);
                 max = max.max(level);
             }
-            top = top.max(max);
             if let Some(sweep) = &mut self.sweep {
                 sweep.add(Span { t0: w.t0, t1: w.t1, lane: b.lane, min, max, end: level });
             }
         }
         self.levels[lane] = level;
-        (top.saturating_sub(before), level.wrapping_sub(before))
     }
 
-    /// Takes the cuts that lie before a run or inside the group off the end of `cuts`; gives the level after all runs.
-    fn find_peak(&mut self, batches: &[Played], runs: &[Run], cuts: &mut Vec<Cut>) -> i64 {
+    /// Takes the cuts that lie before a run off the end of `cuts`; gives the level after all runs.
+    fn find_peak(&mut self, parts: &[Part], runs: &[Run], cuts: &mut Vec<Cut>) -> i64 {
         let mut level = self.level;
         for run in runs {
             while let Some(cut) = cuts.pop_if(|cut| is_before(cut, run)) {
                 self.cut(cut.edge, level);
             }
             let (mut top, mut at) = (i64::MIN, 0);
-            for (i, d) in batches[run.batch].changes[run.steps.clone()].iter().enumerate() {
+            for (i, d) in parts[run.batch].changes[run.steps.clone()].iter().enumerate() {
                 level = level.wrapping_add(*d);
                 if level > top {
                     (top, at) = (level, i);

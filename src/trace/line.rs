@@ -104,6 +104,9 @@ pub struct Ev<'a> {
     pub seq: u64,
     pub t0: u64,
     pub t1: u64,
+    /// What happened before, in whichever lane, is in this group or an earlier one; the group's first line says so where there are several lanes.
+    #[serde(default)]
+    pub whole: Option<u64>,
     #[serde(borrow, default)]
     pub t: Column<'a>,
     #[serde(borrow, default)]

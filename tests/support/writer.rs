@@ -56,6 +56,8 @@ pub struct Writer {
     pub arrays: bool,
     /// Say how often lanes had allocated (`ages` of the header).
     pub ages: bool,
+    /// What happened before is in the next group or an earlier one.
+    pub whole: Option<u64>,
 }
 
 pub const TICK: u64 = 100;
@@ -69,7 +71,7 @@ impl Writer {
             r#"{{"type":"header","v":1,"run":"00","pid":{pid},"ppid":1,"start_ticks":77,"pid_ns":1,"exec":0,"mode":"{mode}","cols":"v93","tick_ns":{TICK},"mono_ns":1000,"wall_ns":1764289999000000000,"host":"nowhere","exe":"/bin/x","argv":["x"],"cwd":"/","rank":null,"job":null,"big":65536,"sample":524288,"page":4096,"allocator":"glibc","slack":24{extra}}}"#
         )
         .unwrap();
-        Writer { out: out.into_bytes(), lanes: Vec::new(), kinds: Vec::new(), written: 0, group: 0, tick: TICK, arrays: false, ages: false }
+        Writer { out: out.into_bytes(), lanes: Vec::new(), kinds: Vec::new(), written: 0, group: 0, tick: TICK, arrays: false, ages: false, whole: None }
     }
 
     /// A whole line as it is.
@@ -232,6 +234,11 @@ impl Writer {
 
     /// Writes all lanes' pending events as a group.
     pub fn flush(&mut self) {
+        self.flush_of(|_| true);
+    }
+
+    /// The same of some lanes.
+    pub fn flush_of(&mut self, meant: impl Fn(u32) -> bool) {
         if self.written < self.kinds.len() {
             let rows: Vec<String> = self.kinds[self.written..].iter().map(|k| format!("[{},{},{},{}]", k.0, k.1, k.2, k.3)).collect();
             let text = format!(r#"{{"type":"kinds","from":{},"kinds":[{}]}}"#, self.written + 1, rows.join(","));
@@ -239,8 +246,9 @@ impl Writer {
             self.line(&text);
         }
         let mut any = false;
-        for (lane, l) in self.lanes.iter_mut().enumerate().filter(|(_, l)| l.n > 0) {
+        for (lane, l) in self.lanes.iter_mut().enumerate().filter(|(lane, l)| l.n > 0 && meant(*lane as u32)) {
             any = true;
+            let whole = self.whole.take().map_or(String::new(), |t| format!(r#","whole":{t}"#));
             let arrays = self.arrays;
             let column = |c: &[u8]| match arrays {
                 false => format!("\"{}\"", String::from_utf8_lossy(c)),
@@ -248,7 +256,7 @@ impl Writer {
             };
             writeln!(
                 self.out.as_fmt(),
-                r#"{{"type":"ev","g":{},"lane":{lane},"n":{},"seq":{},"t0":{},"t1":{},"t":{},"k":{},"x":{},"z":{}{},"allocs":0,"frees":0,"bytes":0,"live":0,"peak":0}}"#,
+                r#"{{"type":"ev","g":{},"lane":{lane},"n":{},"seq":{},"t0":{},"t1":{}{whole},"t":{},"k":{},"x":{},"z":{}{},"allocs":0,"frees":0,"bytes":0,"live":0,"peak":0}}"#,
                 self.group,
                 l.n,
                 l.seq0,

@@ -6,6 +6,7 @@
 //! whichever ring; a lane that was seen empty after the record was found has shown all of it. Nor does a lane wait once all that is ready has been
 //! read to a later time than its record can be of: what it waits for was read already, out of turn, and to wait would put all else out of turn too.
 
+use super::TICK;
 use super::ring::is_idle;
 use crate::lane::LANES;
 use crate::{spool, sys};
@@ -41,11 +42,17 @@ struct Turns {
     turn: u64,
     /// Turn in which something was last set aside.
     aside: u64,
+    /// No lane that is empty was last looked at before.
+    looked: u64,
 }
 
 const WANTED: usize = 1024;
 const NOT_READY: u64 = u64::MAX;
+/// Head of a lane that has no block.
+const NO_BLOCK: u64 = NOT_READY - 1;
 const NEVER: u64 = u64::MAX;
+/// How far what is read may be ahead of the last look at a lane that was empty, for each lane: a look at all of them takes some of it.
+const GLANCE_NS: u64 = 2_000;
 /// How far the others may be ahead of a parked lane for which another parked one may have what it waits for.
 const PATIENCE_NS: u64 = 5_000_000;
 
@@ -61,6 +68,7 @@ static mut TURNS: Turns = Turns {
     wanted: [0; WANTED],
     turn: 0,
     aside: 0,
+    looked: 0,
 };
 
 /// Whose turn it is.
@@ -77,14 +85,15 @@ fn place(addr3: u64) -> usize {
     (addr3.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % WANTED
 }
 
-/// A drain begins: every lane may have something.
-pub(super) fn begin() {
+/// A drain begins at `now`: every lane may have something.
+pub(super) fn begin(now: u64) {
     // SAFETY: the lock is held.
     let t = unsafe { &mut *(&raw mut TURNS) };
     let lanes = LANES.load(Acquire) as usize;
     t.states.iter_mut().take(lanes).for_each(|s| *s = State::Ready);
     t.heads.iter_mut().take(lanes).for_each(|h| *h = 0);
     t.ready.iter_mut().take(lanes).for_each(|h| *h = 0);
+    t.looked = now;
     if t.parked > 0 {
         t.wanted = [0; WANTED];
         t.parked = 0;
@@ -114,6 +123,10 @@ pub(super) fn next(aside: bool) -> Next {
     let lanes = LANES.load(Acquire);
     t.turn += 1;
     while let Some(i) = t.earliest_ready(lanes) {
+        // A lane that was empty then may have something by now that is earlier.
+        if t.ready[i as usize % LANES_MAX] > t.looked + GLANCE_NS * lanes as u64 && t.look_again(lanes, |_, _| true) {
+            continue;
+        }
         match t.overdue(t.ready[i as usize % LANES_MAX], lanes) {
             None => return Next::Lane(i),
             Some(p) if !t.look_again(lanes, |t, i| super::seen_empty(i as u32) <= t.until[p % LANES_MAX]) => {
@@ -143,11 +156,7 @@ pub(super) fn next(aside: bool) -> Next {
 /// The lane has been read to the end of its ring.
 pub(super) fn empty(i: u32) {
     // SAFETY: the lock is held.
-    let t = unsafe { &mut *(&raw mut TURNS) };
-    let i = i as usize % LANES_MAX;
-    t.states[i] = State::Empty;
-    t.since[i] = t.turn;
-    (t.heads[i], t.ready[i]) = (0, NOT_READY);
+    unsafe { &mut *(&raw mut TURNS) }.halt(i as usize);
 }
 
 /// The lane has been read a piece further.
@@ -231,11 +240,15 @@ impl Turns {
     /// Lanes that have been read to their ends, of those that are `meant`, go on where there is more by now, which a glance tells. Whether
     /// any does.
     fn look_again(&mut self, lanes: u32, meant: impl Fn(&Self, usize) -> bool) -> bool {
-        let mut any = false;
+        let (mut any, mut all) = (false, true);
         let now = sys::now();
         for i in 0..lanes as usize % (LANES_MAX + 1) {
             let i = i % LANES_MAX;
-            if self.states[i] != State::Empty || !meant(self, i) {
+            if self.states[i] != State::Empty {
+                continue;
+            }
+            if !meant(self, i) {
+                all = false;
                 continue;
             }
             // SAFETY: i is below LANES; the lock is held.
@@ -246,6 +259,9 @@ impl Turns {
                 self.go_on(i);
                 any = true;
             }
+        }
+        if all {
+            self.looked = now;
         }
         any
     }
@@ -280,7 +296,32 @@ impl Turns {
                 return Some(i as u32);
             }
             self.ready[i % LANES_MAX] = self.head(i);
+            if self.heads[i % LANES_MAX] == NO_BLOCK {
+                self.begin_empty(i);
+            }
         }
+    }
+
+    /// A lane that came while this drain goes on, and may have got its first block by now.
+    #[cold]
+    #[inline(never)]
+    fn begin_empty(&mut self, i: usize) {
+        let now = sys::now();
+        self.heads[i % LANES_MAX] = begun(i as u32);
+        if self.heads[i % LANES_MAX] == NO_BLOCK {
+            super::set_seen_empty(i as u32, now);
+            self.halt(i);
+        } else {
+            self.go_on(i);
+        }
+    }
+
+    /// The lane has nothing to read now.
+    fn halt(&mut self, i: usize) {
+        let i = i % LANES_MAX;
+        self.states[i] = State::Empty;
+        self.since[i] = self.turn;
+        (self.heads[i], self.ready[i]) = (0, NOT_READY);
     }
 
     /// The same of those that are parked.
@@ -304,11 +345,23 @@ fn begun(i: u32) -> u64 {
         let c = spool::committed(lane);
         let block = if c.block == 0 { (*lane).first.load(Acquire) } else { c.block };
         if block == 0 {
-            return NOT_READY - 1;
+            return NO_BLOCK;
         }
         // The program can have damaged the block.
-        (*spool::block(block - 1)).t_ns.load(Relaxed).max(super::seen_empty(i)).clamp(1, NOT_READY - 1)
+        (*spool::block(block - 1)).t_ns.load(Relaxed).max(super::seen_empty(i)).clamp(1, NO_BLOCK - 1)
     }
+}
+
+/// What happened before, in whichever lane, has been read by `now`: what a lane still has is of later, and so is what it gets.
+pub(super) fn read_before(now: u64) -> u64 {
+    let of = |i: u32| {
+        let (begun, empty) = (begun(i), super::seen_empty(i));
+        // SAFETY: i is below LANES; the lock is held.
+        let stamp = unsafe { spool::committed(spool::lane(i)).stamp_ns };
+        if begun == NO_BLOCK { empty } else { begun.max(stamp) }
+    };
+    // Stamps are whole ticks.
+    (0..LANES.load(Acquire)).map(of).fold(now, u64::min).saturating_sub(TICK)
 }
 
 /// When the block at a lane's head was full; [`NEVER`] where it is the last.

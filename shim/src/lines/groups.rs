@@ -5,7 +5,7 @@ use crate::lane::LANES;
 use crate::sink;
 use crate::spool;
 use crate::text::Text;
-use crate::{drain, kinds, sys};
+use crate::{drain, kinds, share, sys, writer};
 use core::sync::atomic::Ordering::*;
 use memshim_format::spool::{Commit, Header, LANE, Lane};
 
@@ -24,6 +24,7 @@ pub fn flush_group() {
         let mut good = sink::is_writing();
         let read_all = drain::read_all();
         let now = sys::now();
+        let mut whole = Whole { until: drain::read_before(now), told: [LANES.load(Acquire) < 2; 2] };
         for i in 0..LANES.load(Acquire) {
             let lane = spool::lane(i);
             let c = &spool::committed(lane);
@@ -34,7 +35,7 @@ pub fn flush_group() {
                 good &= written(&mut t, staged_from, i);
                 staged_from = i;
             }
-            batch(&mut t, group, i, lane, c, now);
+            batch(&mut t, group, i, lane, c, now, &mut whole);
             any = true;
         }
         if any {
@@ -44,8 +45,19 @@ pub fn flush_group() {
         if good {
             (*h).whole_ns.store(read_all, Relaxed);
         }
+        // One that is busy does not sleep, and is interrupted meanwhile.
+        if any && writer::alive() && drain::LOCK.load(Relaxed) == writer::tid() {
+            share::writer_notes(false);
+        }
         sink::lower_near_cap();
     }
+}
+
+/// Before which instant the trace has everything, with a group; of one lane that goes without saying.
+struct Whole {
+    until: u64,
+    /// Whether a line of the group says so already: of the heap, and of Python's blocks.
+    told: [bool; 2],
 }
 
 /// Nodes go before the batches that use them.
@@ -89,7 +101,7 @@ pub fn drop_pending() {
     unsafe { (*spool::header()).side_len.store(0, Release) };
 }
 
-unsafe fn batch(t: &mut Text, group: u64, i: u32, lane: *mut Lane, c: &Commit, now: u64) {
+unsafe fn batch(t: &mut Text, group: u64, i: u32, lane: *mut Lane, c: &Commit, now: u64, whole: &mut Whole) {
     // SAFETY: the columns hold the bytes that the commit says.
     let column = |p: *const u8, n: u32| unsafe { core::slice::from_raw_parts(p, n as usize) };
     // SAFETY: as above.
@@ -106,9 +118,13 @@ unsafe fn batch(t: &mut Text, group: u64, i: u32, lane: *mut Lane, c: &Commit, n
         .field("lane", i as u64)
         .field("n", c.events as u64)
         .field("seq", c.seq0);
-    t.field("t0", c.t0)
-        .field("t1", drain::read_until(i, now).max(c.stamp_ns))
-        .str(",\"t\":\"")
+    t.field("t0", c.t0).field("t1", drain::read_until(i, now).max(c.stamp_ns));
+    if let Some(told) = whole.told.get_mut(spool::is_python(i) as usize)
+        && !core::mem::replace(told, true)
+    {
+        t.field("whole", whole.until);
+    }
+    t.str(",\"t\":\"")
         .bytes(ts)
         .str("\",\"k\":\"")
         .bytes(k)

@@ -4,21 +4,16 @@
 use super::*;
 
 impl Heap {
-    /// The edges that belong to the group being ended, by time; the windows of its batches are split there.
+    /// The edges that belong to the group being ended, by time; the windows of the batches that they have a place in are split there.
     pub(super) fn cuts(&mut self, batches: &mut [Batch], end: u64) -> Vec<Cut> {
         let group = self.group.unwrap_or(0);
         let mut cuts = Vec::new();
         for e in self.edges.take_until(group, end) {
             let place = place_in(batches, group, &e);
-            for (i, b) in batches.iter_mut().enumerate() {
-                let known = b.known.get_or_insert_with(|| b.windows.clone());
-                match place {
-                    Some((batch, step)) if batch == i => {
-                        merge::split_at_step(&mut b.windows, step, e.t);
-                        merge::pin_at_step(known, step, e.t);
-                    }
-                    _ => merge::split_at_time(&mut b.windows, e.t),
-                }
+            if let Some((batch, step)) = place {
+                let b = &mut batches[batch];
+                merge::pin_at_step(b.known.get_or_insert_with(|| b.windows.clone()), step, e.t);
+                merge::split_at_step(&mut b.windows, step, e.t);
             }
             cuts.push(Cut { edge: e.edge, t: e.t, place });
         }
@@ -51,7 +46,7 @@ impl Heap {
         all
     }
 
-    /// Begins and ends of phases in the group being ended, by time, the last first; runs are cut there.
+    /// Begins and ends of phases in the group being ended, by time; runs are cut there.
     pub(super) fn due_turns(&mut self, batches: &mut [Batch], end: u64) -> Vec<(Cut, Turn)> {
         let group = self.group.unwrap_or(0);
         let mut all = Vec::new();
@@ -64,7 +59,6 @@ impl Heap {
             }
             all.push((Cut { edge, t, place }, turn));
         }
-        all.reverse();
         all
     }
 }
