@@ -53,8 +53,9 @@ fn is_us() -> bool {
     unsafe { PHASE.load(Acquire) == 2 && *ALIVE == 1 && sys::getpid() == SPOOL.pid }
 }
 
-/// Runs `work` under the drain's lock where this is the recording process, and the lock can be had.
-fn alone(work: impl FnOnce()) {
+/// Runs `work` under the drain's lock where this is the recording process, and the lock can be had; else, in the recording process, `or`: whoever
+/// has the lock is stuck in a write.
+fn alone_or(work: impl FnOnce(), or: impl FnOnce()) {
     if !is_us() {
         return;
     }
@@ -64,9 +65,15 @@ fn alone(work: impl FnOnce()) {
         if drain::lock_within_a_second() {
             work();
             drain::unlock();
+        } else {
+            or();
         }
         sys::restore_signals(signals);
     });
+}
+
+fn alone(work: impl FnOnce()) {
+    alone_or(work, || ());
 }
 
 /// The process ends: everything is written and the spool goes.
@@ -76,7 +83,7 @@ pub fn finish(how: &str, code: Option<i32>) {
         // A child that allocated nothing yet: it leaves a trace all the same, with its lineage.
         enter();
     }
-    alone(|| {
+    let end = || {
         // What other threads do from here on is after the end: neither counted nor recorded.
         PHASE.store(3, Release);
         lane::switch_mode(0);
@@ -119,7 +126,9 @@ pub fn finish(how: &str, code: Option<i32>) {
                 leave_end(how, code, now);
             }
         }
-    });
+    };
+    // SAFETY: the header is there while this process records.
+    alone_or(end, || unsafe { leave_end(how, code, sys::now()) });
 }
 
 /// The end line could not be written: the spool says it.

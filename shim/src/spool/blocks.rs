@@ -19,7 +19,7 @@ static BACKED: AtomicU32 = AtomicU32::new(0);
 pub(super) fn reset() {
     FREE.store(0, Relaxed);
     STARVED_AT.store(0, Relaxed);
-    for c in [&TAKEN, &BACKED, &WAITERS, &GIVEN, &WOKEN_AT] {
+    for c in [&TAKEN, &BACKED, &WAITERS, &GIVEN, &WOKEN_AT, &STALLED] {
         c.store(0, Relaxed);
     }
 }
@@ -43,6 +43,9 @@ pub fn give_block(i: u32) {
     if WAITERS.load(Relaxed) > 0 {
         GIVEN.fetch_add(1, Release);
     }
+    if STALLED.load(Relaxed) != 0 {
+        STALLED.store(0, Relaxed);
+    }
     let mut head = FREE.load(Acquire);
     loop {
         slot.store(head as u32, Relaxed);
@@ -62,6 +65,8 @@ static WOKEN_AT: AtomicU32 = AtomicU32::new(0);
 static WAKES: AtomicU32 = AtomicU32::new(0);
 /// When a thread waited for a block in vain that the disk had no room for.
 static STARVED_AT: AtomicU64 = AtomicU64::new(0);
+/// 1: a thread has waited in vain, and no block was given back since. Who drains may be stuck in a write for ever: nobody waits for it anew.
+static STALLED: AtomicU32 = AtomicU32::new(0);
 /// Blocks given back before sleepers are woken: a thread that has waited should find many.
 const WAKE_AT: u32 = 256;
 
@@ -83,7 +88,8 @@ pub fn wake_waiters(now: bool) {
 }
 
 /// A zeroed ring block. Signals are blocked. When all are in use: drains by itself or waits for the drain, at most a second
-/// without progress and ten in all; then none. `first`: the lane has none yet.
+/// without progress and ten in all; then none. After a wait in vain nobody waits again before the drain gets on. `first`: the lane has
+/// none yet.
 pub fn take_block(first: bool) -> Option<u32> {
     // Each lane keeps the block that it fills.
     let fresh = || fresh(if first { BLOCKS_MAX } else { BLOCKS_SPARE + LANES.load(Relaxed) as usize });
@@ -93,6 +99,9 @@ pub fn take_block(first: bool) -> Option<u32> {
     let begun = sys::now();
     // Nobody has one to give back: the disk had no room for the first. And where it has none, who has waited in vain does not wait for each event anew.
     if TAKEN.load(Acquire) == 0 || is_full() && begun.saturating_sub(STARVED_AT.load(Relaxed)) < STALLED_NS {
+        return None;
+    }
+    if STALLED.load(Relaxed) != 0 && !writer::help() {
         return None;
     }
     let mut until = begun + STALLED_NS;
@@ -115,6 +124,7 @@ pub fn take_block(first: bool) -> Option<u32> {
         }
         if now > until {
             STARVED_AT.store(now, Relaxed);
+            STALLED.store(1, Relaxed);
             return None;
         }
     }
