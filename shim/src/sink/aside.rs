@@ -81,8 +81,9 @@ pub(super) fn folder(t: &mut Text, out: &[u8]) {
     t.bytes(name).str(".d");
 }
 
-/// Renames a finished run's files: `trace.jsonl` → `trace.<its start>.jsonl`, with its folder, its spool and its side file.
-pub(super) unsafe fn put_aside(fd: c_int, out: &[u8], wall: u64) {
+/// Renames a finished run's files: `trace.jsonl` → `trace.<its start>.jsonl`, with its folder, its spool and its side file. An errno: the trace is
+/// still in its place.
+pub(super) unsafe fn put_aside(fd: c_int, out: &[u8], wall: u64) -> Result<(), i32> {
     let mut to = [0u8; PATH];
     let mut from = [0u8; PATH];
     // SAFETY: paths are zero-terminated; one thread.
@@ -92,7 +93,7 @@ pub(super) unsafe fn put_aside(fd: c_int, out: &[u8], wall: u64) {
         let same = again >= 0 && sys::identity(again) == sys::identity(fd);
         sys::close(again);
         if !same {
-            return;
+            return Ok(());
         }
         let name = out.get(..length(out)).unwrap_or(b"");
         let (stem, zst) = name.strip_suffix(b".zst").map_or((name, &b""[..]), |s| (s, b".zst"));
@@ -111,8 +112,11 @@ pub(super) unsafe fn put_aside(fd: c_int, out: &[u8], wall: u64) {
             if r == -libc::EEXIST as i64 {
                 continue;
             }
-            if r == -libc::EINVAL as i64 || r == -libc::ENOSYS as i64 {
-                sys!(libc::SYS_rename, out.as_ptr(), to.as_ptr());
+            let unknown = r == -libc::EINVAL as i64 || r == -libc::ENOSYS as i64;
+            let r = if unknown { sys!(libc::SYS_rename, out.as_ptr(), to.as_ptr()) } else { r };
+            // Gone: somebody else was quicker.
+            if r < 0 && r != -libc::ENOENT as i64 {
+                return Err(-r as i32);
             }
             for suffix in [".spool", ".d", ".marks"] {
                 let mut f = Text::over(&mut from);
@@ -136,7 +140,8 @@ pub(super) unsafe fn put_aside(fd: c_int, out: &[u8], wall: u64) {
                 f.str("\0");
                 sys!(libc::SYS_rename, from.as_ptr(), to.as_ptr());
             }
-            return;
+            return Ok(());
         }
+        Err(libc::EEXIST)
     }
 }

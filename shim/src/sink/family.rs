@@ -88,9 +88,12 @@ pub fn open() -> Opened {
                 return Opened::Ready { header_due: true };
             }
             if is_over(fd, out, head.as_ref(), me_ns) {
-                put_aside(fd, out, head.map_or(0, |h| h.wall));
+                let aside = put_aside(fd, out, head.map_or(0, |h| h.wall));
                 sys::close(fd);
-                continue;
+                match aside {
+                    Ok(()) => continue,
+                    Err(e) => return Opened::Failed("cannot rename the earlier trace", e),
+                }
             }
             sys!(libc::SYS_flock, fd, libc::LOCK_SH | libc::LOCK_NB);
             SINK.lock = fd;
