@@ -54,6 +54,38 @@ promises! {
         .with("plain_child.c", "static-child", &["-static"]).with("plain_child.c", "setuid-child", &[]);
 }
 
+/// What a parent has is in what its child had by RUSAGE_CHILDREN, and before the exec by its own high-water mark: neither is the child's.
+#[test]
+fn a_small_child_of_a_large_parent_is_small() {
+    let test = "a_small_child_of_a_large_parent_is_small";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let program = support::build("touches.c", "touches", &[]);
+    const MIB: u64 = 1 << 20;
+    for how in ["fork", "vfork", "spawn"] {
+        let dir = support::fresh_dir(&format!("{test}-{how}"));
+        let mut command = Command::new(support::memshim());
+        command.args(["run", "-o", "t.jsonl", "--"]).arg(&program).args(["300", how, "20"]).current_dir(&dir);
+        let ran = Session::start(&mut command, &dir).finish(Duration::from_secs(20));
+        let said = support::lossy(&ran.stderr);
+        assert_eq!(ran.end(), "exit 0", "{said}");
+        let report: Value = serde_json::from_str(&support::analyze(&dir.join("t.jsonl")).expect("a report")).expect("JSON");
+        let run = &report["runs"][0];
+        let number = |of: &Value, key: &str| of[key].as_u64().unwrap_or_else(|| panic!("{how}: no {key}: {of}"));
+        let (own, child) = (number(&run["rss"], "hwm_bytes"), number(&run["children"], "rss_peak_bytes"));
+        assert!((300 * MIB..320 * MIB).contains(&own), "{how}: {own}");
+        assert!((20 * MIB..40 * MIB).contains(&child) && run["children"]["count"] == 1, "{how}: {}", run["children"]);
+        let inherited = number(&run["children"], "rusage_maxrss_bytes");
+        assert!(inherited > child || how != "fork", "{how}: {inherited}: the kernel's figure is no trap here");
+        let image = report["runs"].as_array().and_then(|runs| runs.last()).expect("the child");
+        assert!((20 * MIB..40 * MIB).contains(&number(&image["rss"], "hwm_bytes")), "{how}: {}", image["rss"]);
+        let together = number(&report["job"], "peak_bytes");
+        assert!((300 * MIB..360 * MIB).contains(&together), "{how}: {together}");
+        assert!(said.contains("peak resident 30") && !said.contains("a process it started"), "{how}: {said}");
+    }
+}
+
 /// Pids and parents of the runs in a report.
 fn lineage(report: &Value) -> Vec<(u64, u64)> {
     let runs = report["runs"].as_array().expect("runs");

@@ -1,7 +1,8 @@
 //! The memory cgroup of a process: the limit that applies, the peak and the kills counted there. Version 1, version 2 and hybrid.
 //!
 //! The limit often sits on an ancestor (a SLURM job above its steps, a pod above its containers), so every level up to the root is
-//! read and the smallest limit counts. Peak and kills are those of the level that limits, else of the process's own group.
+//! read and the smallest limit counts. Peak and kills are those of the level that limits, else of the process's own group. Version 1 counts a
+//! kill where its victim was and nowhere above.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,9 +76,16 @@ impl Cgroup {
         Reading {
             current: at.and_then(|dir| number(&dir.join(current))),
             peak: at.and_then(|dir| number(&dir.join(peak))),
-            oom_kills: at.and_then(|dir| self.oom_kills(dir)),
+            oom_kills: at.and_then(|dir| self.oom_kills_up_to(dir)),
             limit,
         }
+    }
+
+    /// Kills in the process's own group and those above it, up to `top`. Version 2 counts those below a group in it, unless it is mounted so
+    /// that each counts its own.
+    fn oom_kills_up_to(&self, top: &Path) -> Option<u64> {
+        let counted = self.levels.iter().take_while(|dir| dir.starts_with(top)).filter_map(|dir| self.oom_kills(dir));
+        if self.version == 1 { counted.reduce(|sum, n| sum.saturating_add(n)) } else { counted.max() }
     }
 
     fn oom_kills(&self, dir: &Path) -> Option<u64> {
@@ -154,6 +162,23 @@ mod tests {
         fs::write(g.join("memory.oom_control"), "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n").unwrap();
         let r = group(1, dir.path(), "/a").read();
         assert_eq!((r.limit, r.peak, r.oom_kills), (None, Some(77), Some(3)));
+    }
+
+    /// The counter of version 1 is that of the victim's own group, wherever the limit was.
+    #[test]
+    fn kills_by_the_limit_of_an_ancestor_are_counted_in_both_versions() {
+        let dir = tempfile::tempdir().unwrap();
+        let (job, step) = (dir.path().join("job"), dir.path().join("job/step"));
+        fs::create_dir_all(&step).unwrap();
+        for (at, limit, kills) in [(dir.path(), "max", 9), (&job, "1048576", 1), (&step, "max", 2)] {
+            fs::write(at.join("memory.max"), limit).unwrap();
+            fs::write(at.join("memory.limit_in_bytes"), limit.replace("max", "9223372036854771712")).unwrap();
+            fs::write(at.join("memory.events"), format!("oom_kill {kills}\n")).unwrap();
+            fs::write(at.join("memory.oom_control"), format!("oom_kill {kills}\n")).unwrap();
+        }
+        let read = |version| group(version, dir.path(), "/job/step").read();
+        assert_eq!((read(1).limit, read(1).oom_kills), (Some((1 << 20, job.clone())), Some(3)), "each its own");
+        assert_eq!((read(2).limit, read(2).oom_kills), (Some((1 << 20, job)), Some(2)), "mounted with local counts");
     }
 
     #[test]
