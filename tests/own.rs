@@ -39,6 +39,52 @@ fn own_memory_is_stated_as_the_kernel_counts_it() {
     }
 }
 
+/// What memshim states of its own memory in a program, in bytes but for the last: spool, private memory, table; lanes.
+fn stated(program: &str, args: &[&str], mode: &str) -> [u64; 4] {
+    let dir = support::fresh_dir(&format!("own_stated_{program}"));
+    let mut command = Command::new(support::build(&format!("{program}.c"), program, &[]));
+    command.args(args).current_dir(&dir);
+    command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", mode);
+    let ran = Session::start(&mut command, &dir).finish(Duration::from_secs(60));
+    assert_eq!((ran.end(), support::lossy(&ran.stderr)), ("exit 0".into(), String::new()));
+    let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).unwrap()).unwrap();
+    let run = &report["runs"][0];
+    assert_eq!(run["events"]["lost"], 0, "{program} {args:?} {mode}: {}", run["missing"]);
+    ["spool", "private", "table", "lanes"].map(|key| run["own"][key].as_u64().unwrap_or_else(|| panic!("no own.{key}: {run}")))
+}
+
+/// What rings take beyond the first blocks of their threads where the writer comes late, at most; in fast mode hardly a block is filled.
+fn rings(mode: &str) -> u64 {
+    if mode == "full" { 4 << 20 } else { 256 << 10 }
+}
+
+#[test]
+fn own_memory_does_not_grow_with_the_number_of_calls() {
+    if support::lacks("own_memory_does_not_grow_with_the_number_of_calls", &[Need::Preload]) {
+        return;
+    }
+    for (mode, few, many) in [("fast", "300000", "3000000"), ("full", "300000", "3000000")] {
+        let [few, many] = [few, many].map(|times| stated("loop", &["malloc+free", times], mode));
+        assert!(many[0] <= few[0] + rings(mode) && many[1] <= few[1] + (32 << 10), "{mode}: {few:?} {many:?}");
+        assert_eq!((many[2], many[3]), (few[2], few[3]), "{mode}: the table and lanes");
+    }
+}
+
+#[test]
+fn own_memory_does_not_grow_with_threads_that_come_and_go() {
+    if support::lacks("own_memory_does_not_grow_with_threads_that_come_and_go", &[Need::Preload]) {
+        return;
+    }
+    for mode in ["fast", "full"] {
+        let [few, many] = ["1000", "20000"].map(|threads| stated("one_by_one", &[threads], mode));
+        // One lives while the one before it ends.
+        assert!(many[3] <= 4 && few[3] <= 4, "{mode}: {few:?} {many:?}");
+        // 210 bytes a thread would be more. A lane has 144 KiB for stacks.
+        let lanes = (many[3] - many[3].min(few[3])) * (144 << 10);
+        assert!(many[0] <= few[0] + rings(mode) && many[1] <= few[1] + lanes && many[2] <= few[2] + (64 << 10), "{mode}: {few:?} {many:?}");
+    }
+}
+
 /// By COUNT, LOW, HIGH and HOW of `populations`.
 #[test]
 fn a_live_block_takes_at_most_twenty_bytes_whatever_its_size() {
