@@ -177,7 +177,7 @@ fn listed_streams(g: &GpuEnd, start: Nanos) -> Vec<GpuStream> {
     let mut order: Vec<usize> = (0..g.streams.all.len()).collect();
     let work = |i: &usize| {
         let s = &g.streams.all[*i];
-        (s.timed_ns.max(s.sampled_busy_ns), s.kernels + s.copies + s.launches)
+        (s.timed_ns.max(s.sampled_busy_ns), s.kernels.saturating_add(s.copies).saturating_add(s.launches))
     };
     order.sort_by_key(|i| (std::cmp::Reverse(work(i)), *i));
     order.into_iter().take(STREAMS_SHOWN).map(|i| stream(g, i, start)).collect()

@@ -286,8 +286,10 @@ fn snapshots(image: &ImageEnd, times: &[&Instance], known: &Known) -> Option<[Va
     let t = |edge: u32| p.edges.get(edge as usize).map_or(0, |e| e.t);
     let (first, last) = (times.first()?, times.iter().max_by_key(|i| i.end)?);
     // Of phases that are around many others those others' edges may be looked at, and not their own.
-    let began = p.snapshots.range(t(first.begin)..=t(first.end)).next().map(|(at, _)| *at);
-    let ended = p.snapshots.range(t(last.begin)..=t(last.end)).next_back().map(|(at, _)| *at);
+    // In a damaged trace an edge can be of any time.
+    let within = |i: &Instance| p.snapshots.range(t(i.begin)..=t(i.end).max(t(i.begin)));
+    let began = within(first).next().map(|(at, _)| *at);
+    let ended = within(last).next_back().map(|(at, _)| *at);
     let is_seen = |at: &u64| p.snapshots.contains_key(at);
     let began = began.or_else(|| times.iter().map(|i| t(i.begin)).find(is_seen))?;
     let ended = ended.or_else(|| times.iter().map(|i| t(i.end)).filter(is_seen).max())?;

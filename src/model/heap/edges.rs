@@ -76,7 +76,8 @@ pub(super) fn settling(own: &[Ending], steps: &Steps, at: u64, since: u64) -> (i
     let at = usize::try_from(at).unwrap_or(usize::MAX);
     let first = own.partition_point(|e| (e.step as usize) < at);
     let (mut bytes, mut blocks) = (0, 0);
-    for (step, e) in (at..).zip(own[first..].iter().take_while(|e| e.seq >= since)) {
+    // Beyond the last step there is none.
+    for (step, e) in (at..steps.requested.len()).zip(own[first..].iter().take_while(|e| e.seq >= since)) {
         match steps.requested.get(step) {
             Some(change) if e.step as usize == step && *change < 0 => (bytes, blocks) = (bytes - change, blocks + 1),
             _ => break,

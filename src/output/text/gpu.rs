@@ -116,7 +116,7 @@ fn transfers(page: &mut Page, g: &Gpu) {
 }
 
 fn streams(page: &mut Page, g: &Gpu) {
-    let shown: Vec<_> = g.streams.iter().filter(|s| s.copies + s.kernels + s.graph_launches > 0).take(STREAMS_SHOWN).collect();
+    let shown: Vec<_> = g.streams.iter().filter(|s| s.copies | s.kernels | s.graph_launches > 0).take(STREAMS_SHOWN).collect();
     if shown.is_empty() {
         return;
     }

@@ -264,7 +264,7 @@ fn maps(page: &mut Page, run: &Run) {
     let rows = classes.map(|(n, c)| (n, c.peak_bytes, c.committed_bytes, c.reserved_bytes));
     let all = rows.into_iter().chain([("brk", b.peak_bytes, b.committed_bytes, b.reserved_bytes)]);
     let mut any = false;
-    for (name, peak, end, reserved) in all.filter(|(_, p, e, r)| p.0 + e.0 + r.0 > 0) {
+    for (name, peak, end, reserved) in all.filter(|(_, p, e, r)| p.0 | e.0 | r.0 > 0) {
         any = true;
         t.row([name.to_owned(), iec(peak.0), iec(end.0), iec(reserved.0)]);
     }
