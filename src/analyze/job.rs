@@ -22,6 +22,7 @@ pub fn complete(report: &mut Report) {
     job.hosts = runs.iter().map(|r| &r.host).collect::<BTreeSet<_>>().len() as u64;
     let ranks: BTreeSet<i64> = runs.iter().filter_map(|r| r.rank).collect();
     job.ranks = ranks.len() as u64;
+    job.groups = groups(runs);
     job.events_read = runs.iter().fold(0, |sum, r| sum.saturating_add(r.events.recorded));
 
     let first = runs.iter().map(|r| r.start_unix_s).fold(f64::INFINITY, f64::min);
@@ -55,6 +56,26 @@ pub fn complete(report: &mut Report) {
     job.not_recorded_total = not_recorded.len() as u64;
     not_recorded.truncate(NOT_RECORDED_SHOWN);
     job.not_recorded = not_recorded;
+}
+
+/// Groups of runs between which nothing ran. A run is there from the begin of its first process to the end of its last.
+fn groups(runs: &[Run]) -> u64 {
+    let mut spans: BTreeMap<(&str, &str), (f64, f64)> = BTreeMap::new();
+    for r in runs {
+        // Without a name of its own each file is one.
+        let file = if r.kin.run.is_empty() { r.file.as_str() } else { "" };
+        let span = spans.entry((&r.kin.run, file)).or_insert((f64::INFINITY, f64::NEG_INFINITY));
+        *span = (span.0.min(r.start_unix_s), span.1.max(r.start_unix_s + r.wall_s));
+    }
+    let mut spans: Vec<(f64, f64)> = spans.into_values().collect();
+    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut until = f64::NEG_INFINITY;
+    let mut begins = 0;
+    for (from, to) in spans {
+        begins += (begins == 0 || from > until) as u64;
+        until = until.max(to);
+    }
+    begins
 }
 
 /// What to ask for where so much is needed: 10 % more, in whole MiB.
@@ -210,6 +231,23 @@ mod tests {
         assert_eq!(report.job.peak_at_s, Some(5.0));
         assert_eq!((report.job.worst_rank, report.job.ranks, report.job.processes), (Some(0), 2, 2));
         assert_eq!(report.job.imbalance, Some(200.0 / 150.0));
+    }
+
+    #[test]
+    fn runs_one_after_another_are_told_from_those_at_the_same_time() {
+        let of = |names: [&str; 3], starts: [f64; 3]| {
+            let runs = [0, 1, 2].map(|i| Run {
+                kin: super::super::report::Kin { run: names[i].into(), ..Default::default() },
+                ..run(i as u32, 0, starts[i], &[(0.0, 1)])
+            });
+            let mut report = Report { runs: runs.to_vec(), ..Report::default() };
+            complete(&mut report);
+            report.job.groups
+        };
+        assert_eq!(of(["a", "b", "c"], [100.0, 105.0, 114.0]), 1);
+        assert_eq!(of(["a", "b", "c"], [100.0, 111.0, 130.0]), 3);
+        assert_eq!(of(["a", "b", "a"], [100.0, 111.0, 130.0]), 1, "a run is one whatever happens in it");
+        assert_eq!(of(["a", "a", "b"], [100.0, 109.0, 120.0]), 2);
     }
 
     #[test]

@@ -139,6 +139,7 @@ fn kin(h: &Header, seen: &Ended, next_image: bool) -> Kin {
         })
     };
     Kin {
+        run: h.run.clone(),
         start_ticks: h.start_ticks,
         pid_ns: h.pid_ns,
         children: seen.children.iter().map(started).collect(),

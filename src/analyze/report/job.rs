@@ -14,6 +14,8 @@ pub struct Job {
     pub processes: u64,
     pub ranks: u64,
     pub hosts: u64,
+    /// Groups of runs between which nothing ran: more than one are several jobs, or steps of one after another.
+    pub groups: u64,
     /// Most resident memory at once on one host, summed over its processes (shared pages count in each).
     pub peak_bytes: Bytes,
     pub peak_at_s: Option<f64>,
@@ -58,6 +60,8 @@ pub struct NotRecorded {
 /// What a run knows of other processes. Not part of the answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kin {
+    /// The run that it is of: a first process and all that it started.
+    pub run: String,
     /// With the pid it names a process for good.
     pub start_ticks: u64,
     /// In which space of process numbers it lives.

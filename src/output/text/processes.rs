@@ -27,6 +27,12 @@ pub fn job(page: &mut Page, report: &Report, shown: Option<&Run>) {
         if j.request_mem_bytes.0 > 0 { format!("; ask for {}{least}", iec(j.request_mem_bytes.0)) } else { String::new() }
     );
     page.say("JOB", line);
+    if j.groups > 1 {
+        page.say(
+            "",
+            format!("{} groups of runs, one after another: the peak and what to ask for are those of the highest", count(j.groups)),
+        );
+    }
     if report.runs.iter().any(|r| r.heap.inherited_bytes.0 > SHARED) {
         page.say("", "processes that were forked share pages with their parent: each counts them as its own, so that less may do");
     }
