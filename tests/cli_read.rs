@@ -288,6 +288,38 @@ fn what_cannot_be_done_as_asked_is_a_usage_error_that_names_the_fix() {
 }
 
 #[test]
+fn what_there_is_nothing_of_is_said_with_how_to_get_it() {
+    with_sites(|path| {
+        for (args, fix) in [
+            (&["--memory", "python"][..], "MEMSHIM_PYTHON_ALLOC=1"),
+            (&["--memory", "gpu"], "the program took none from CUDA's driver"),
+            (&["--filter", "nothing-like-it"], "loosen --filter"),
+        ] {
+            let o = memshim(&[&["export", "--to", "collapsed", path][..], args].concat());
+            assert!(o.status.code() == Some(3) && err(&o).contains(fix) && !err(&o).contains("MEMSHIM_STACKS"), "{args:?}: {}", err(&o));
+        }
+        let gpu = out(&memshim(&["analyze", "--sites", "--memory", "gpu", path]));
+        assert!(gpu.contains("CUDA's driver") && !gpu.contains("PYTHON"), "{gpu}");
+    });
+}
+
+#[test]
+fn no_room_for_the_output_is_exit_4() {
+    with_sites(|path| {
+        for args in [&["analyze", path][..], &["analyze", "--json", path], &["export", "--to", "collapsed", path]] {
+            let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+            let mut command = Command::new(assert_cmd::cargo::cargo_bin!("memshim"));
+            let o = command.args(args).stdout(full).stderr(std::process::Stdio::piped()).output().unwrap();
+            assert_eq!((o.status.code(), &*err(&o)), (Some(4), "memshim: cannot print: no space left on device\n"), "{args:?}");
+        }
+        let o = memshim(&["export", "--to", "svg", "-o", "/dev/full", path]);
+        assert!(o.status.code() == Some(4) && err(&o).starts_with("memshim: -o /dev/full: No space left"), "{}", err(&o));
+        let o = memshim(&["export", "--to", "svg", "-o", &format!("{path}/x.svg"), path]);
+        assert!(o.status.code() == Some(2) && err(&o).contains("name a file that can be written"), "{}", err(&o));
+    });
+}
+
+#[test]
 fn no_error_is_said_twice() {
     with_trace(TRACE, |path| {
         let folder = std::path::Path::new(path).parent().unwrap().to_str().unwrap();

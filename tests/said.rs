@@ -19,7 +19,7 @@ fn words<'a>(args: &[&'a str]) -> Vec<&'a OsStr> {
 
 #[test]
 fn help_that_cannot_be_printed_is_an_error() {
-    for (args, code) in [(&["--help"][..], 3), (&["analyze", "--help"], 3), (&["run", "--help"], 125), (&["--version"], 3)] {
+    for (args, code) in [(&["--help"][..], 4), (&["analyze", "--help"], 4), (&["run", "--help"], 125), (&["--version"], 4)] {
         let full = File::options().write(true).open("/dev/full").expect("/dev/full");
         let out = Command::new(memshim()).args(args).stdout(full).stderr(Stdio::piped()).output().expect("memshim");
         let said = lossy(&out.stderr);
@@ -55,6 +55,38 @@ fn a_placeholder_that_is_none_is_refused() {
         "memshim: MEMSHIM_OUT=t.%q.100%%.jsonl is not understood; give %h, %p, %e, %j, %r, %t or %% and not %q, which stands for q.\n";
     assert_eq!((out.status.code(), &*lossy(&out.stderr)), (Some(0), said));
     assert!(dir.join("t.q.100%.jsonl").exists());
+}
+
+#[test]
+fn who_is_left_out_by_its_name_is_said_to_be() {
+    if support::lacks("who_is_left_out_by_its_name_is_said_to_be", &[Need::Preload]) {
+        return;
+    }
+    let dir = fresh_dir("said_left_out");
+    std::fs::write(dir.join("m.toml"), "exclude = 'tr?e'\n").expect("a file");
+    let run = |flags: &[&str], variable: (&str, &str)| {
+        let mut command = Command::new(memshim());
+        command.arg("run").args(flags).args(["--", "/bin/true"]).env(variable.0, variable.1).current_dir(&dir);
+        let out = command.output().expect("memshim");
+        assert_eq!(out.status.code(), Some(0));
+        lossy(&out.stderr)
+    };
+    let (no, yes) = ("no trace: `true` is none of those that are recorded: --include (or MEMSHIM_INCLUDE) is ", "next: memshim analyze");
+    for (flags, variable, said) in [
+        (&["--include", "zzz"][..], ("LANG", "C"), format!("{no}`zzz`")),
+        (&[], ("MEMSHIM_INCLUDE", "a*,b*"), format!("{no}`a*,b*`")),
+        (
+            &["--exclude", "true"],
+            ("LANG", "C"),
+            "no trace: `true` is one of those that are not recorded: --exclude (or MEMSHIM_EXCLUDE) is `true`".into(),
+        ),
+        (&[], ("MEMSHIM_CONFIG", "m.toml"), "is one of those that are not recorded: --exclude (or MEMSHIM_EXCLUDE) is `tr?e`".into()),
+        (&["--include", "zzz,true"], ("LANG", "C"), yes.into()),
+        (&["--include", ""], ("MEMSHIM_INCLUDE", "zzz"), yes.into()),
+    ] {
+        let text = run(flags, variable);
+        assert!(text.contains(&said), "{flags:?} {variable:?}: {text}");
+    }
 }
 
 #[test]

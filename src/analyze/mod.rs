@@ -91,8 +91,12 @@ pub enum Error {
     Family(#[from] family::Error),
     #[error("{path}: {why}")]
     NoTrace { path: String, why: String },
-    #[error("no allocation with a call stack is in these traces: record with MEMSHIM_STACKS=mixed (or loosen --filter)")]
+    #[error("no call stacks are in these traces: record with MEMSHIM_STACKS=mixed")]
     NoStacks,
+    #[error("nothing to export: {why}", why = .0.absent())]
+    NoMemory(sources::Memory),
+    #[error("no allocation with a call stack is left: loosen --filter, or record every call (MEMSHIM_MODE=full), not a sample of them")]
+    NoSites,
     #[error("temporary allocations of process {pid} are not known: {ageless}", ageless = sites::AGELESS)]
     NoAges { pid: u32 },
 }

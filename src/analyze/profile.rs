@@ -37,7 +37,8 @@ impl Profile {
         let names = Names::of(loaded.iter().flat_map(|l| &l.images), &options.symbols);
         let mut table = FrameTable::default();
         let (mut processes, mut instant) = (Vec::new(), String::new());
-        for image in loaded.iter().flat_map(|l: &Loaded| &l.images).filter(|i| pid.is_none_or(|p| i.header.pid == p)) {
+        let images = || loaded.iter().flat_map(|l: &Loaded| &l.images).filter(|i| pid.is_none_or(|p| i.header.pid == p));
+        for image in images() {
             let mut rows = sources::rows(image, options.memory, &mut sources::resolver(image, &names, options), &mut table, options);
             rows.sort_by(|a, b| a.0.frames.iter().rev().cmp(b.0.frames.iter().rev()));
             if rows.is_empty() {
@@ -51,7 +52,14 @@ impl Profile {
             processes.push(ProcessSites { pid: image.header.pid, command, start_ns: image.header.wall_ns, wall_ns, rows });
         }
         if processes.is_empty() {
-            return Err(Error::NoStacks);
+            let absent = images().all(|i| options.memory.instant(i).is_none());
+            return Err(if images().all(|i| i.heap.sites.is_none()) {
+                Error::NoStacks
+            } else if absent {
+                Error::NoMemory(options.memory)
+            } else {
+                Error::NoSites
+            });
         }
         Ok(Profile { frames: table.all, processes, instant })
     }

@@ -146,6 +146,7 @@ pub fn sites(image: &ImageEnd, phases: &[Phase], names: &Names, table: &mut Fram
         return answer;
     }
     answer.sums.problems = names.problems(&image.stacks);
+    answer.sums.absent = if options.memory.instant(image).is_none() { options.memory.absent() } else { "" };
     let of = options.left.as_ref().and_then(|wanted| left::chosen(phases, wanted));
     let others = Memory::ALL.into_iter().filter(|m| *m != options.memory);
     for memory in std::iter::once(options.memory).chain(others) {

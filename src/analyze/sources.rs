@@ -35,6 +35,18 @@ impl Memory {
         }
     }
 
+    /// Why there is none of it in a trace, and how to get some.
+    pub fn absent(self) -> &'static str {
+        match self {
+            Memory::Heap => "there is no call of malloc or its like in it",
+            Memory::Python => {
+                "there are no blocks of Python's own in it: they are recorded with MEMSHIM_PYTHON_ALLOC=1 (`memshim run --python-alloc`)"
+            }
+            Memory::Maps => "the program mapped nothing itself",
+            Memory::Gpu => "there is no memory of a GPU in it: the program took none from CUDA's driver",
+        }
+    }
+
     /// Instant of the peak, or the one asked for, on the trace's clock; `None`: there is no such memory, or it has no sites.
     pub fn instant(self, image: &ImageEnd) -> Option<(u64, Instant)> {
         let of = |ends: &SitesEnd| match ends.instant {

@@ -31,7 +31,7 @@ EXAMPLES
   memshim analyze trace.jsonl --units '64 atoms'  steps: the time for one atom
   memshim analyze trace.jsonl --json | jq '.runs[0].heap.peak_bytes'
 
-EXIT STATUS 0 done, 2 usage, 3 a trace cannot be read; 141 who read the output went away.";
+EXIT STATUS 0 done, 2 usage, 3 a trace cannot be read, 4 no room for the output; 141 who read the output went away.";
 
 const FIRST_SHOWN_AFTER: Duration = Duration::from_secs(1);
 const REDRAWN_EVERY: Duration = Duration::from_millis(100);

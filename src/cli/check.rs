@@ -19,7 +19,7 @@ EXAMPLES
   memshim check trace.jsonl --memory 1MB --mean off --p95 off --p99 off --cv off
   memshim check trace.jsonl --json | jq '.checked[].checks[] | select(.passed | not)'
 
-EXIT STATUS 0 all pass, 1 one fails, 2 usage (no such phase, none that repeats), 3 a trace cannot be read.";
+EXIT STATUS 0 all pass, 1 one fails, 2 usage (no such phase, none that repeats), 3 a trace cannot be read, 4 no room for the output.";
 
 /// Hold the steps of a run, a phase that repeats, against targets: pass or fail, with an exit status for scripts
 #[derive(Args)]

@@ -8,6 +8,7 @@
 //! be used; here is what only `run` uses. Flags go before variables, variables before the file.
 
 use super::value;
+use crate::launch::listed::Listed;
 use crate::launch::rules::Rule;
 use memshim_format::settings::{FILE, Item, Key, Value, items};
 use std::ffi::OsString;
@@ -25,6 +26,7 @@ pub struct Config {
     pub out: Option<PathBuf>,
     /// The mode is `off`.
     pub off: bool,
+    pub listed: Listed,
     /// Settings of `run` that are of another kind than they should be, with what to give.
     wrong: Vec<String>,
     /// Rules that cannot be used, by their key, with the line and what to write.
@@ -90,6 +92,8 @@ impl Config {
             (Key::Compiles, _) => return Err("give true or false".into()),
             (Key::Out, _) => self.out = Some(text_of(value)).filter(|out| !out.is_empty()).map(PathBuf::from),
             (Key::Mode, _) => self.off = text_of(value) == "off",
+            (Key::Include, _) => self.listed.include = text_of(value),
+            (Key::Exclude, _) => self.listed.exclude = text_of(value),
             _ => {}
         }
         Ok(())

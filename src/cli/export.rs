@@ -2,7 +2,7 @@
 
 use super::analyze::with_progress;
 use super::sites::{Chosen, MeasureFlag, Symbols};
-use super::{Usage, bail_usage, cause, exit};
+use super::{Usage, bail_usage, cause, exit, is_no_room};
 use crate::analyze::Options;
 use crate::analyze::profile::Profile;
 use crate::output::export::{collapsed, flamegraph, pprof, speedscope};
@@ -19,7 +19,7 @@ EXAMPLES
   memshim export --to speedscope -o heap.json trace.jsonl      https://www.speedscope.app
   memshim export --to collapsed trace.jsonl | flamegraph.pl    lines of stacks
 
-EXIT STATUS 0 done, 2 usage, 3 a trace cannot be read, or it has no stacks.";
+EXIT STATUS 0 done, 2 usage, 3 a trace cannot be read, or it has no stacks, 4 no room for the output.";
 
 /// Give call sites to other tools: flame graphs, pprof, speedscope
 #[derive(Args)]
@@ -80,8 +80,10 @@ impl Export {
                 // What can fail for want of anything to draw fails before the file is touched.
                 let mut all = Vec::new();
                 self.write(&profile, &mut all)?;
-                fs::write(path, all)
-                    .map_err(|e| Usage(format!("-o {}: {}: name a file that can be written", path.display(), cause(&e))))?;
+                fs::write(path, all).map_err(|e| match is_no_room(e.kind()) {
+                    true => anyhow::Error::new(e).context(format!("-o {}", path.display())),
+                    false => Usage(format!("-o {}: {}: name a file that can be written", path.display(), cause(&e))).into(),
+                })?;
             }
             None => self.write(&profile, io::stdout().lock())?,
         }

@@ -16,7 +16,7 @@ mod watch;
 use crate::launch::proc;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 /// Exit codes of the reading verbs (docs/guide.md). `run` exits as its target did.
@@ -26,6 +26,8 @@ pub mod exit {
     pub const LIMIT_BROKEN: u8 = 1;
     pub const USAGE: u8 = 2;
     pub const UNREADABLE: u8 = 3;
+    /// There is no room for the output: disk full, quota, file size limit.
+    pub const UNWRITTEN: u8 = 4;
     /// Who read our output went away: as a shell shows the end of any program by SIGPIPE.
     pub const BROKEN_PIPE: u8 = 128 + 13;
     /// Own failures of `run`, told apart from anything a target is likely to return (as `env` and `timeout` do).
@@ -43,7 +45,7 @@ macro_rules! bail_usage {
 use bail_usage;
 
 /// An error of the system in words, without its number.
-fn cause(e: &std::io::Error) -> String {
+fn cause(e: &impl std::fmt::Display) -> String {
     let text = e.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
@@ -93,14 +95,16 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 (true, true, _) => exit::RUN_FAILED,
                 (true, false, _) => exit::USAGE,
                 (false, _, Ok(())) => exit::DONE,
-                (false, _, Err(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => exit::BROKEN_PIPE,
+                (false, _, Err(e)) if e.kind() == ErrorKind::BrokenPipe => exit::BROKEN_PIPE,
                 (false, _, Err(e)) => {
                     eprintln!("memshim: cannot print: {}", cause(&e));
-                    if for_run { exit::RUN_FAILED } else { exit::UNREADABLE }
+                    if for_run { exit::RUN_FAILED } else { exit::UNWRITTEN }
                 }
             });
         }
     };
+    // What others write is a part of their work.
+    let prints = !matches!(cli.verb, Verb::Run(_) | Verb::Mark(_) | Verb::Watch(_));
     let (done, failed) = match cli.verb {
         Verb::Run(run) => (run.execute(), exit::RUN_FAILED),
         Verb::Analyze(analyze) => (analyze.execute(), exit::UNREADABLE),
@@ -112,14 +116,26 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Env(env) => (env.execute(), exit::UNREADABLE),
         Verb::Doctor(doctor) => (doctor.execute(), exit::UNREADABLE),
     };
-    let code = done.unwrap_or_else(|e| {
-        if broken_pipe(&e) {
-            return exit::BROKEN_PIPE;
-        }
+    ExitCode::from(done.unwrap_or_else(|e| match say(&e, prints) {
+        Some(code) if !for_run || code == exit::BROKEN_PIPE => code,
+        _ => failed,
+    }))
+}
+
+/// Says what went wrong; its exit code, where it has one of its own. `prints`: what the verb writes is its output.
+fn say(e: &anyhow::Error, prints: bool) -> Option<u8> {
+    let kind = kind_of(e);
+    if kind == Some(ErrorKind::BrokenPipe) {
+        return Some(exit::BROKEN_PIPE);
+    }
+    let unwritten = prints && kind.is_some_and(is_no_room);
+    // What comes without a word about where is of our stdout.
+    if unwritten && e.chain().count() == 1 {
+        eprintln!("memshim: cannot print: {}", cause(e));
+    } else {
         eprintln!("memshim: {e:#}");
-        if e.is::<Usage>() && !for_run { exit::USAGE } else { failed }
-    });
-    ExitCode::from(code)
+    }
+    if e.is::<Usage>() { Some(exit::USAGE) } else { unwritten.then_some(exit::UNWRITTEN) }
 }
 
 /// Under `ulimit -f` a write beyond the limit would end this process by SIGXFSZ. A handler, unlike an ignored signal, is not handed on to
@@ -139,14 +155,19 @@ fn with_default_verb(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
-/// The reader of our stdout went away (`memshim analyze … | head`): not worth a message.
-fn broken_pipe(e: &anyhow::Error) -> bool {
+/// What the system refused, where that is the cause. That the reader of our stdout went away (`memshim analyze … | head`) is not worth a message.
+fn kind_of(e: &anyhow::Error) -> Option<ErrorKind> {
     // serde_json's error keeps the kind of what it was made of, but not that itself.
     let kind = |c: &(dyn std::error::Error + 'static)| match c.downcast_ref::<std::io::Error>() {
         Some(io) => Some(io.kind()),
         None => c.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind),
     };
-    e.chain().any(|c| kind(c) == Some(std::io::ErrorKind::BrokenPipe))
+    e.chain().find_map(kind)
+}
+
+/// Whether storage has no room: nothing that is read fails so.
+fn is_no_room(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
 #[cfg(test)]

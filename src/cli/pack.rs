@@ -18,7 +18,7 @@ EXAMPLES
   memshim pack -o run7 trace.jsonl && tar czf run7.tar.gz run7
   memshim analyze run7/trace.jsonl --symbols run7/symbols      on any machine
 
-EXIT STATUS 0 done, 2 usage, 3 a trace cannot be read.";
+EXIT STATUS 0 done, 2 usage, 3 a trace cannot be read, 4 no room for the copies.";
 
 /// Copy traces and the programs, libraries and debug files that their names come from into a folder
 #[derive(Args)]

@@ -3,6 +3,7 @@
 use super::config::Config;
 use super::value;
 use crate::launch::artifacts::Glob;
+use crate::launch::listed::Listed;
 use crate::launch::pattern;
 use crate::launch::relay::Watch;
 use crate::launch::rules::{Rule, Rules};
@@ -161,6 +162,7 @@ impl Run {
             out,
             variables: self.variables(&config, !rules.is_empty()),
             off: self.is_off(&config),
+            listed: self.listed(&config),
             library: preload::find_library()?,
             watch: self.watch(&config, rules),
             artifacts: self.artifacts(&config)?,
@@ -209,6 +211,16 @@ impl Run {
             (None, Some(set)) => set == "off",
             (None, None) => config.off,
         }
+    }
+
+    /// Programs by their names. A flag that is empty takes back what the variable says.
+    fn listed(&self, config: &Config) -> Listed {
+        let of = |flag: &Option<OsString>, key, file: &OsString| {
+            let set = flag.clone().or_else(|| variable(key)).filter(|list| !list.is_empty());
+            set.unwrap_or_else(|| file.clone())
+        };
+        let include = of(&self.include, Key::Include, &config.listed.include);
+        Listed { include, exclude: of(&self.exclude, Key::Exclude, &config.listed.exclude) }
     }
 
     /// The rules for lines of output: those of the flags, of the variable (a line each), of the file. One that cannot be used, of these or of

@@ -13,6 +13,7 @@ pub mod descriptors;
 pub mod elf;
 pub mod inherited;
 pub mod job;
+pub mod listed;
 pub mod locate;
 pub mod notices;
 pub mod onlooker;

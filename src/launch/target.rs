@@ -5,6 +5,7 @@ use super::bystander::Bystander;
 use super::cgroup::{Cgroup, Reading};
 use super::claim::{self, Claim};
 use super::elf::Program;
+use super::listed::Listed;
 use super::pattern::{self, Names};
 use super::relay::{Relay, Watch};
 use super::side::{SideFile, Whose};
@@ -31,6 +32,8 @@ pub struct Plan {
     pub variables: Vec<(&'static str, OsString)>,
     /// The mode is off: there will be no trace.
     pub off: bool,
+    /// Programs that are recorded, and not.
+    pub listed: Listed,
     pub library: PathBuf,
     /// What of its output is looked for.
     pub watch: Watch,
@@ -228,7 +231,10 @@ fn recorded_in(library: &Path) -> Option<OsString> {
 }
 
 fn why_no_trace(plan: &Plan, env: &[(OsString, OsString)]) -> String {
-    why_unrecorded(plan, env).unwrap_or_else(|| "the library wrote none: see its line on stderr, or ask `memshim doctor`".into())
+    let program = spawn::find_program(&plan.argv[0], env).unwrap_or_default();
+    why_unrecorded(plan, env)
+        .or_else(|| plan.listed.leaves_out(&program))
+        .unwrap_or_else(|| "the library wrote none: see its line on stderr, or ask `memshim doctor`".into())
 }
 
 /// Why there can be no trace of the target, as far as is known beforehand.

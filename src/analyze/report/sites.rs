@@ -89,6 +89,9 @@ pub struct SiteSums {
     pub recorded: String,
     /// Whose they are: `heap`, `python`, `maps`, `gpu`.
     pub memory: &'static str,
+    /// Why there is none of the memory asked for, where there is none.
+    #[serde(skip)]
+    pub absent: &'static str,
     /// Sites in all; `sites` holds the largest.
     pub sites: u64,
     /// Owners in all; `owners` holds the largest.

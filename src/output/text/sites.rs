@@ -133,9 +133,7 @@ pub fn all(page: &mut Page, run: &Run) {
     if s.sites == 0 {
         let why = match &*s.recorded {
             "" | "off" => "no stacks were recorded (MEMSHIM_STACKS=off, or a trace of an earlier version)",
-            _ if s.memory.is_empty() => {
-                "there is no memory of this kind in the trace (Python's own blocks are recorded with MEMSHIM_PYTHON_ALLOC=1)"
-            }
+            _ if !s.absent.is_empty() => s.absent,
             _ => "no allocation is left by the filters, or none was recorded",
         };
         return page.warn("SITES", why);
