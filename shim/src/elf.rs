@@ -169,6 +169,35 @@ pub fn find_next(name: &[u8]) -> Option<Found> {
     if us.is_null() { None } else { find_from(unsafe { (*us).next }, name) }
 }
 
+/// Looks behind this library, up to an object that has been there from the start.
+pub fn find_next_until(last: *const Object, name: &[u8]) -> Option<Found> {
+    let mut o = ourselves();
+    // SAFETY: objects of the loader's list.
+    unsafe {
+        while !o.is_null() && o != last {
+            o = (*o).next;
+            if !o.is_null()
+                && let Some(at) = find_in(o, name)
+            {
+                return Some(Found { at, object: o });
+            }
+        }
+    }
+    None
+}
+
+/// The last object of the loader's list.
+pub fn last() -> *const Object {
+    let mut o = program();
+    // SAFETY: the loader's list.
+    unsafe {
+        while !o.is_null() && !(*o).next.is_null() {
+            o = (*o).next;
+        }
+    }
+    o
+}
+
 /// Looks for `name` in one object.
 ///
 /// # Safety

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use self::phases::is_by_device;
 use super::report::{
-    FailedCall, Gpu, GpuAdvice, GpuClass, GpuDevice, GpuFramework, GpuGraph, GpuGraphs, GpuLookups, GpuPool, GpuStream, GpuTransfer,
-    GpuWaits, Pinned, STREAMS_SHOWN,
+    FailedCall, Gpu, GpuAdvice, GpuClass, GpuDevice, GpuFramework, GpuGraph, GpuGraphs, GpuImports, GpuLookups, GpuPool, GpuStream,
+    GpuTransfer, GpuWaits, Pinned, STREAMS_SHOWN,
 };
 use crate::model::gpu::intervals::length;
-use crate::model::gpu::memory::{Device, Level};
+use crate::model::gpu::memory::{Device, Imports, Level};
 use crate::model::gpu::transfers::{Group, Key};
 use crate::model::gpu::{GpuEnd, graphs, streams};
 use crate::model::image::ImageEnd;
@@ -104,9 +104,19 @@ fn device(g: &GpuEnd, index: u64, start: Nanos) -> GpuDevice {
                 reserved_peak_bytes: Bytes(p.reserved_high),
             })
             .collect(),
+        imports: imports(d),
         framework: frameworks(d),
         work: kernels::busy(g, index),
     }
+}
+
+fn imports(d: &Device) -> BTreeMap<String, GpuImports> {
+    let of = |(class, i): (&u64, &Imports)| {
+        let name = class::NAMES.get(*class as usize).copied().unwrap_or("?");
+        let (live_bytes, peak_bytes) = (Bytes::of_balance(i.bytes.live), Bytes::of_balance(i.bytes.peak));
+        (name.to_owned(), GpuImports { opened: i.opened, live: i.opened.saturating_sub(i.closed), live_bytes, peak_bytes })
+    };
+    d.imports.iter().map(of).collect()
 }
 
 fn frameworks(d: &Device) -> BTreeMap<String, GpuFramework> {

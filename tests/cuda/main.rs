@@ -5,11 +5,13 @@ mod made;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod clients;
 mod cupti;
 mod cupti_headers;
 mod every;
 mod lookups;
 mod memory;
+mod others;
 mod phases;
 mod rough;
 mod runtime;
@@ -36,6 +38,15 @@ struct Gpu {
 
 fn driver() -> PathBuf {
     support::build("cuda/fake.c", "libcuda.so.1", &["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1"])
+}
+
+/// One of a version: as `cuDriverGetVersion` has it, 11080 being 11.8. Its own calls of its functions go past everybody, as the other one's do not.
+fn driver_of(version: u32) -> String {
+    let folder = format!("driver_{version}");
+    std::fs::create_dir_all(support::out_dir().join(&folder)).expect("a folder");
+    let is = format!("-DDRIVER_VERSION={version}");
+    let flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1", &is];
+    support::build("cuda/fake.c", &format!("{folder}/libcuda.so.1"), &flags).to_str().expect("a path in UTF-8").to_owned()
 }
 
 fn program(source: &str, way: &str) -> PathBuf {
@@ -129,6 +140,12 @@ impl Gpu {
             *sum = (sum.0 + t["count"].as_u64().expect("count"), sum.1 + t["bytes"].as_u64().expect("bytes"), sum.2 + ns);
         }
         sums
+    }
+
+    /// The report as text.
+    fn text(&self) -> String {
+        let out = Command::new(support::memshim()).arg("analyze").arg(&self.trace).env("COLUMNS", "200").output().expect("a report");
+        support::lossy(&out.stdout)
     }
 
     /// What the program says that it should be.

@@ -87,6 +87,28 @@ fn arrays_count_and_what_is_anothers_does_not() {
 }
 
 #[test]
+fn what_is_imported_is_said_to_be_and_counted_by_its_owner_alone() {
+    if skipped("what_is_imported_is_said_to_be_and_counted_by_its_owner_alone") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("memory", "imports", way);
+        let of = ["peak_bytes", "live_bytes", "reserved_peak_bytes", "allocs", "frees"].map(|key| g.number(&format!("/devices/0/{key}")));
+        assert_eq!(of, [2 * MIB, 2 * MIB, 2 * MIB, 1, 0], "{way}");
+        let imports = json!({
+            "external": {"opened": 2, "live": 1, "live_bytes": 4 * MIB, "peak_bytes": 20 * MIB},
+            "imported handle": {"opened": 2, "live": 1, "live_bytes": 0, "peak_bytes": 0},
+            "ipc": {"opened": 2, "live": 1, "live_bytes": 4096, "peak_bytes": 8192},
+        });
+        assert_eq!(*g.at("/devices/0/imports"), imports, "{way}");
+        assert_eq!((g.transfers()["D2D device"].1, g.number("/unknown_frees")), (21_000, 0), "{way}");
+        let line = "imported on device 0, counted by its owners alone: external 2 (1 open at the end, peak 20.0 MiB), \
+                    imported handle 2 (1 open at the end, of unknown size), ipc 2 (1 open at the end, peak 8.00 KiB)";
+        assert!(g.text().contains(line), "{}", g.text());
+    }
+}
+
+#[test]
 fn a_context_ends_with_all_that_is_in_it() {
     if skipped("a_context_ends_with_all_that_is_in_it") {
         return;

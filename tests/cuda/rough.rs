@@ -12,6 +12,7 @@ fn rough_programs_end_as_they_would_and_lose_no_copy() {
         ("forks", 20, 20),
         ("forks_again", 40, 1),
         ("reset_in_flight", 55, 5),
+        ("destroyed_in_flight", 35, 5),
         ("exit_with_work", 50, 0),
         ("exit_with_kernels", 10, 0),
         ("reset_in_capture", 5, 5),

@@ -35,6 +35,113 @@ fn every_form_of_copy_is_counted_once_with_its_bytes_and_device_time() {
     }
 }
 
+/// A link that the kernel says it has, at a place that is no device's: `/sys/bus/pci/devices/` and the name of this folder.
+struct Link(PathBuf);
+
+impl Link {
+    fn new(speed: &str, width: &str) -> Link {
+        let folder = PathBuf::from(format!("/tmp/link{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join("max_link_speed"), format!("{speed}\n")).expect("a file");
+        std::fs::write(folder.join("current_link_width"), format!("{width}\n")).expect("a file");
+        Link(folder)
+    }
+
+    fn bus(&self) -> String {
+        format!("../../../..{}", self.0.display())
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A transfer of device 0.
+fn transfer<'a>(g: &'a Gpu, direction: &str, memory: &str) -> &'a Value {
+    let all = g.at("/transfers").as_array().expect("a list");
+    all.iter().find(|t| t["direction"] == direction && t["memory"] == memory && t["device"] == 0).unwrap_or_else(|| panic!("{all:?}"))
+}
+
+#[test]
+fn rates_are_those_of_the_copies_and_a_share_of_what_the_link_can_do() {
+    let test = "rates_are_those_of_the_copies_and_a_share_of_what_the_link_can_do";
+    if skipped(test) {
+        return;
+    }
+    if !Path::new("/sys/bus/pci/devices").exists() {
+        return support::skip(test, "needs /sys/bus/pci");
+    }
+    let link = Link::new("16.0 GT/s PCIe", "16");
+    let both = [("FAKE_BUS", link.bus())];
+    let both = both.each_ref().map(|(k, v)| (*k, v.as_str()));
+    for memshim in [Mode::Full, Mode::Fast] {
+        let g = gpu_of(&program("copies", "proc"), &format!("cuda_{test}_{memshim:?}"), &["rates", "proc"], memshim, (&[], &both));
+        // 128 of 130 bits are the program's.
+        let carries = 16.0 * 16.0 * 128.0 / 130.0 / 8.0;
+        assert_eq!(g.at("/devices/0/link_gb_per_s").as_f64(), Some(carries));
+        for (direction, memory, per_us) in [("H2D", "pinned", 25_000), ("D2H", "pageable", 5000)] {
+            let t = transfer(&g, direction, memory);
+            let took = |i: u64| 2000 + i * 65536 * 1000 / per_us;
+            let rate = |i: u64| i as f64 * 65536.0 / took(i) as f64;
+            let (bytes, ns) = (231 * 65536, (1..=21).map(took).sum::<u64>());
+            assert_eq!((&t["count"], &t["bytes"], &t["timed_count"]), (&json!(21), &json!(bytes), &json!(21)));
+            // The copies in order of their rates: the second of twenty-one, the middle one, the last but one.
+            for (key, wanted) in [
+                ("gb_per_s", bytes as f64 / ns as f64),
+                ("p5_gb_per_s", rate(2)),
+                ("p50_gb_per_s", rate(11)),
+                ("p95_gb_per_s", rate(20)),
+                ("max_gb_per_s", rate(21)),
+                ("link_share", bytes as f64 / ns as f64 / carries),
+            ] {
+                let is = t[key].as_f64().unwrap_or_else(|| panic!("no {key}: {t}"));
+                assert!((is - wanted).abs() < 1e-12 * wanted, "{direction} {key}: {is}, not {wanted}");
+            }
+        }
+        let text = g.text();
+        let cells =
+            |name: &str| text.lines().find(|l| l.trim_start().starts_with(name)).map(|l| l.split_whitespace().skip(7).collect::<Vec<_>>());
+        assert_eq!(cells("H2D pinned"), Some(vec!["µs", "23.4", "23.4", "18.1–24.1", "24.1", "74", "%"]), "{text}");
+        assert_eq!(cells("D2H pageable"), Some(vec!["ms", "4.93", "4.93", "4.65–4.96", "4.96", "16", "%"]), "{text}");
+    }
+    // Where no link is to be seen nothing is said of it.
+    let g = gpu("copies", "rates", "proc");
+    assert_eq!((g.at("/devices/0/link_gb_per_s"), &transfer(&g, "H2D", "pinned")["link_share"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn advice_says_what_pageable_and_small_copies_cost() {
+    if skipped("advice_says_what_pageable_and_small_copies_cost") {
+        return;
+    }
+    for memshim in [Mode::Full, Mode::Fast] {
+        let g = gpu_with("copies", "advice", "proc", memshim, &[]);
+        let all = g.at("/advice").as_array().expect("a list");
+        let of = |what: &str| {
+            let found: Vec<_> = all.iter().filter(|a| a["what"] == what).collect();
+            assert_eq!(found.len(), 1, "{what}: {all:?}");
+            (found[0]["gain_s"].as_f64().expect("seconds"), found[0]["evidence"].as_str().expect("text").to_owned())
+        };
+        // Ten copies of 502 µs that would have taken 122.
+        let (gain, why) = of("copy H2D from or to page-locked memory");
+        assert!((gain - 3.8e-3).abs() < 1e-12, "{gain}");
+        assert_eq!(why, "3.000e7 bytes from or to pageable memory at 6.0 GB/s; pinned ones ran at 24.6 GB/s");
+        // Their calls took what the trace's rows say; 99 of 100 would not have been made.
+        let text = std::fs::read_to_string(&g.trace).expect("a trace");
+        let lines = text.lines().filter(|l| l.starts_with("{\"type\":\"gpu\"")).map(|l| serde_json::from_str::<Value>(l).expect("JSON"));
+        let rows: Vec<Value> = lines.flat_map(|l| l["ev"].as_array().expect("rows").clone()).collect();
+        let small: Vec<u64> = rows.iter().filter(|r| r[0] == "copy" && r[9] == 60_000).map(|r| r[10].as_u64().expect("a time")).collect();
+        let took = small.iter().sum::<u64>() as f64 / 1e9;
+        let (gain, why) = of("put small D2H copies together");
+        assert!(small.len() == 2500 && (gain - 0.99 * took).abs() < 1e-12, "{gain} of {took}, {}", small.len());
+        assert_eq!(why, format!("2500 copies below 64 KiB; their calls took {took:.3} s"));
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(g.text().contains("advice: copy H2D from or to page-locked memory: up to 3.80 ms less (3.000e7 bytes"), "{}", g.text());
+    }
+}
+
 #[test]
 fn a_batch_of_both_directions_is_divided_by_bytes_and_not_by_time() {
     if skipped("a_batch_of_both_directions_is_divided_by_bytes_and_not_by_time") {

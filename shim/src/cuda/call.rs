@@ -45,9 +45,18 @@ pub struct Entry {
     /// Arguments are also on the stack.
     pub wide: bool,
     pub shape: Shape,
+    /// The hook that is given out in place of the driver's function.
     pub hook: Hook,
+    /// The hook that is exported.
+    pub export: Hook,
+    /// The hook that is given out in place of what another library gives out.
+    pub relay: Hook,
     /// The driver's function, 0 while it is not known.
     pub real: AtomicUsize,
+    /// What stands in front of it for whoever is linked to it, behind us: another library's function of this name, or the same.
+    pub front: AtomicUsize,
+    /// What another library has given out in place of the driver's, 0 where none has.
+    pub given: AtomicUsize,
 }
 
 /// No driver: what it would say of itself.
@@ -66,7 +75,7 @@ pub struct Call {
     pub t: u64,
 }
 
-/// The body of every hook.
+/// The body of the hooks that stand in place of the driver's own functions.
 ///
 /// # Safety
 /// `args` are six words, fourteen where the entry is wide, as the program passed them.
@@ -76,8 +85,59 @@ pub unsafe fn run(entry: &'static Entry, args: *const usize) -> i32 {
         // SAFETY: as called.
         return unsafe { cupti::program_calls(entry, args) };
     }
-    let hot = ready();
-    let real = libcuda::real(entry);
+    // SAFETY: as called.
+    unsafe { counted(entry, args, ready(), libcuda::real(entry)) }
+}
+
+/// The body of the exported hooks.
+///
+/// # Safety
+/// As of [`run`].
+#[inline(never)]
+pub unsafe fn run_in_front(entry: &'static Entry, args: *const usize) -> i32 {
+    // SAFETY: as called.
+    unsafe { of_another(entry, args, libcuda::front) }
+}
+
+/// The body of the hooks that stand in place of what another library gives out.
+///
+/// # Safety
+/// As of [`run`].
+#[inline(never)]
+pub unsafe fn run_given(entry: &'static Entry, args: *const usize) -> i32 {
+    // SAFETY: as called.
+    unsafe { of_another(entry, args, |e| e.given.load(Relaxed)) }
+}
+
+#[inline(always)]
+unsafe fn of_another(entry: &'static Entry, args: *const usize, its: impl Fn(&Entry) -> usize) -> i32 {
+    if let Shape::Cupti = entry.shape {
+        // SAFETY: as called.
+        return unsafe { cupti::program_calls(entry, args) };
+    }
+    let (hot, driver) = (ready(), libcuda::real(entry));
+    // SAFETY: null or this thread's; the real function gets what the hook got.
+    unsafe {
+        // From inside a hook it is what stands in front that calls, and takes us for the driver.
+        let inside = driver != 0 && !hot.is_null() && (*hot).gpu != 0;
+        let real = if inside { driver } else { its(entry) };
+        // Without a driver a function of its name is somebody's own, of whatever shape.
+        if driver == 0 && real != 0 {
+            return Call { entry, hot, args, real, t: 0 }.make();
+        }
+        counted_apart(entry, args, hot, real)
+    }
+}
+
+/// A body of its own for these two, so that the first's stays one.
+#[inline(never)]
+unsafe fn counted_apart(entry: &'static Entry, args: *const usize, hot: *mut Hot, real: usize) -> i32 {
+    // SAFETY: as called.
+    unsafe { counted(entry, args, hot, real) }
+}
+
+#[inline(always)]
+unsafe fn counted(entry: &'static Entry, args: *const usize, hot: *mut Hot, real: usize) -> i32 {
     if real == 0 {
         return NOT_INITIALIZED;
     }

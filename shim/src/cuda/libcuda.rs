@@ -5,7 +5,7 @@
 use super::call::Entry;
 use crate::{elf, loaded, sys};
 use core::ffi::{c_char, c_void};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 
 /// 0 not looked for since the last `dlsym` of a driver function, 1 found, 2 not there when last looked for.
 static STATE: AtomicU32 = AtomicU32::new(0);
@@ -45,6 +45,7 @@ own_functions! {
     primary_state: "cuDevicePrimaryCtxGetState", (i32, *mut u32, *mut i32);
     device_name: "cuDeviceGetName", (*mut c_char, i32, i32);
     device_bus: "cuDeviceGetPCIBusId", (*mut c_char, i32, i32);
+    address_range: "cuMemGetAddressRange_v2", (*mut u64, *mut usize, u64);
     pointer_attribute: "cuPointerGetAttribute", (*mut c_void, i32, u64);
     driver_version: "cuDriverGetVersion", (*mut i32);
     memory_info: "cuMemGetInfo_v2", (*mut usize, *mut usize);
@@ -121,4 +122,38 @@ pub fn real(entry: &Entry) -> usize {
 fn late(entry: &Entry) -> usize {
     is_loaded();
     entry.real.load(Relaxed)
+}
+
+/// What the exported hook stands in place of: see [`Entry::front`].
+#[inline(always)]
+pub fn front(entry: &Entry) -> usize {
+    let p = entry.front.load(Relaxed);
+    if p != 0 { p } else { late_front(entry) }
+}
+
+#[cold]
+#[inline(never)]
+fn late_front(entry: &Entry) -> usize {
+    let last = LAST_AT_START.load(Relaxed);
+    let found = elf::find_next_until(last, entry.symbol.as_bytes()).map(|f| f.at as usize);
+    let front = found.unwrap_or_else(|| real(entry));
+    entry.front.store(front, Relaxed);
+    front
+}
+
+/// The last of the objects with which the program began: what comes later is not in front of anybody's calls but its own.
+static LAST_AT_START: AtomicPtr<elf::Object> = AtomicPtr::new(core::ptr::null_mut());
+
+/// One thread, at the start.
+pub fn settle_start() {
+    LAST_AT_START.store(elf::last().cast_mut(), Relaxed);
+}
+
+/// Whether a handle that `dlsym` takes is the driver's library.
+///
+/// # Safety
+/// `dlsym` took it.
+pub unsafe fn is_handle(handle: *mut c_void) -> bool {
+    // SAFETY: the loader's handles are its objects, which begin with where they lie.
+    STATE.load(Acquire) == 1 && unsafe { *handle.cast::<usize>() } == BASE.load(Relaxed)
 }

@@ -94,13 +94,15 @@ pub fn forget() {
 
 /// An answer, in two registers: `done` 0 leaves it to the real function.
 #[repr(C)]
-struct Picked {
-    at: *const c_void,
-    done: usize,
+pub struct Picked {
+    pub at: *const c_void,
+    pub done: usize,
 }
 
-const PASS: Picked = Picked { at: core::ptr::null(), done: 0 };
-const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+/// Left to the real function.
+pub const PASS: Picked = Picked { at: core::ptr::null(), done: 0 };
+/// Behind the caller.
+pub const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
 
 unsafe extern "C" fn pick(handle: *mut c_void, name: *const c_char, caller: usize) -> Picked {
     // SAFETY: a name that the program gave to dlsym.
@@ -129,10 +131,14 @@ unsafe fn pick_of_driver(handle: *mut c_void, name: &CStr, caller: usize) -> Pic
     unsafe {
         let entry = by_symbol(name.to_bytes());
         if handle == RTLD_NEXT {
-            return if entry.is_some() && is_nowhere(name) { Picked { done: 1, ..PASS } } else { PASS };
+            return if entry.is_some() && is_nowhere(name, caller) { Picked { done: 1, ..PASS } } else { PASS };
         }
         if handle.is_null() {
             return entry.map_or(PASS, |e| in_global_scope(e, name, caller));
+        }
+        let of_program = handle.cast_const() == elf::program().cast::<c_void>();
+        if of_program && entry.is_some() && !elf::defines(elf::program(), name.to_bytes()) && is_nowhere(name, 0) {
+            return Picked { done: 1, ..PASS };
         }
         if entry.is_none() && !is_new(name.to_bytes()) || libcuda::holds(caller) || in_a_hook() {
             return PASS;
@@ -146,7 +152,7 @@ unsafe fn in_global_scope(e: &Entry, name: &CStr, caller: usize) -> Picked {
     // SAFETY: the real dlsym. By RTLD_NEXT, from here, it finds what is behind us in the global scope.
     unsafe {
         let Some(look) = REAL.dlsym else { return PASS };
-        let ours = look(core::ptr::null_mut(), name.as_ptr()).cast_const() == e.hook.0.cast::<c_void>();
+        let ours = look(core::ptr::null_mut(), name.as_ptr()).cast_const() == e.export.0.cast::<c_void>();
         // Somebody's in front of us, or one behind us.
         if !ours || !look(RTLD_NEXT, name.as_ptr()).is_null() {
             return PASS;
@@ -165,26 +171,35 @@ unsafe fn answer(handle: *mut c_void, name: &CStr, entry: Option<&'static Entry>
     // SAFETY: the real dlsym.
     unsafe {
         let Some(look) = REAL.dlsym else { return PASS };
-        let ours = entry.map(|e| e.hook.0.cast::<c_void>());
         let mut p: *const c_void = look(handle, name.as_ptr());
-        if ours == Some(p) {
+        let found_us = entry.is_some_and(|e| e.export.0.cast::<c_void>() == p);
+        if found_us {
             p = look(RTLD_NEXT, name.as_ptr());
         }
-        if let (false, Some(e), Some(hook)) = (p.is_null(), entry.filter(|e| matches!(e.shape, Shape::Cupti)), ours) {
+        if let (false, Some(e)) = (p.is_null(), entry.filter(|e| matches!(e.shape, Shape::Cupti))) {
             e.real.store(p as usize, Relaxed);
-            return Picked { at: hook, done: 1 };
+            return Picked { at: e.export.0.cast(), done: 1 };
         }
-        if p.is_null() || !libcuda::is_loaded() || !libcuda::holds(p as usize) {
+        if p.is_null() || !libcuda::is_loaded() {
             return Picked { at: p, done: 1 };
         }
+        if !libcuda::holds(p as usize) {
+            let at = match entry {
+                // The next in the scope that we were found in: what our export stands in place of.
+                Some(e) if found_us => e.export.0.cast(),
+                Some(e) if e.real.load(Relaxed) != 0 && libcuda::is_handle(handle) => before(e, p as usize) as *const c_void,
+                _ => p,
+            };
+            return Picked { at, done: 1 };
+        }
         count(BY_DLSYM);
-        match (entry, ours) {
-            (Some(e), Some(hook)) => {
+        match entry {
+            Some(e) => {
                 count(HOOKED);
                 let _ = e.real.compare_exchange(0, p as usize, AcqRel, Relaxed);
-                Picked { at: hook, done: 1 }
+                Picked { at: e.hook.0.cast(), done: 1 }
             }
-            _ => {
+            None => {
                 note_new(name.to_bytes());
                 Picked { at: p, done: 1 }
             }
@@ -192,10 +207,47 @@ unsafe fn answer(handle: *mut c_void, name: &CStr, entry: Option<&'static Entry>
     }
 }
 
-/// Whether nothing but our own exports is of this name: no driver is loaded, and nobody behind us has it.
-unsafe fn is_nowhere(name: &CStr) -> bool {
-    // SAFETY: the real dlsym.
-    !libcuda::is_loaded() && unsafe { REAL.dlsym.is_some_and(|look| look(RTLD_NEXT, name.as_ptr()).is_null()) }
+/// What is given out where another library has put a function of its own in front of the driver's: the hook that calls that. A second such function for
+/// one name is given out as it is.
+fn before(e: &'static Entry, function: usize) -> usize {
+    let is_ours = [&e.hook, &e.export, &e.relay].iter().any(|hook| hook.0 as usize == function);
+    if is_ours || e.given.compare_exchange(0, function, AcqRel, Acquire).is_err_and(|given| given != function) {
+        return function;
+    }
+    count(HOOKED);
+    e.relay.0 as usize
+}
+
+/// Whether nothing but our own exports is of this name behind the caller: no driver is loaded, and nobody between us or behind us has it.
+unsafe fn is_nowhere(name: &CStr, caller: usize) -> bool {
+    // SAFETY: the real dlsym; objects of the loader's list.
+    unsafe {
+        let behind_us = || REAL.dlsym.is_none_or(|look| look(RTLD_NEXT, name.as_ptr()).is_null());
+        !libcuda::is_loaded() && behind_us() && !before_us(caller).any(|o| elf::defines(o, name.to_bytes()))
+    }
+}
+
+fn after(o: *const elf::Object) -> Option<*const elf::Object> {
+    // SAFETY: an object of the loader's list.
+    Some(unsafe { elf::next(o) }).filter(|next| !next.is_null())
+}
+
+/// The object that an address is in and those behind it, in the order of search.
+fn from(address: usize) -> impl Iterator<Item = *const elf::Object> {
+    let object = loaded::handle_of(address).cast_const().cast::<elf::Object>();
+    core::iter::successors(Some(if object.is_null() { elf::program() } else { object }), |o| after(*o))
+}
+
+/// Whether an address is in the program or in a library that stands before us in the order of search.
+pub fn is_before_us(address: usize) -> bool {
+    let us = elf::ourselves();
+    from(address).any(|o| o == us)
+}
+
+/// The objects between the one that an address is in and us; none where that is behind us.
+fn before_us(address: usize) -> impl Iterator<Item = *const elf::Object> {
+    let (us, is_before) = (elf::ourselves(), is_before_us(address));
+    from(address).skip(1).take_while(move |o| is_before && *o != us)
 }
 
 /// Before glibc 2.34 `dlsym` is in a library of its own, which may come later than we do.
@@ -226,14 +278,25 @@ fn by_symbol(name: &[u8]) -> Option<&'static Entry> {
     ENTRIES.iter().find(|e| e.symbol.as_bytes() == name)
 }
 
-/// The entry that the driver means by a name, a version and flags: of those with this base and flavour the newest that is no newer than asked.
+/// The entry that a name, a version and flags mean: of those with this base and flavour the newest that is no newer than asked. A driver that is older
+/// than what was asked for gives what it has: that is the newest of those that it exports.
 fn by_version(name: &[u8], version: u64, flags: u64) -> Option<&'static Entry> {
-    let newest = |per_thread: bool| {
-        let fits = |e: &&Entry| e.base.as_bytes() == name && e.version as u64 <= version && (e.flavour == Flavour::PerThread) == per_thread;
+    let newest = |per_thread: bool, exported: bool| {
+        let fits = |e: &&Entry| {
+            let fits = e.base.as_bytes() == name && e.version as u64 <= version && (e.flavour == Flavour::PerThread) == per_thread;
+            fits && (!exported || e.real.load(Relaxed) != 0)
+        };
         ENTRIES.iter().filter(fits).max_by_key(|e| e.version)
     };
-    let per_thread = if flags & PER_THREAD_DEFAULT_STREAM != 0 { newest(true) } else { None };
-    per_thread.or_else(|| newest(false))
+    let either = |per_thread: bool| newest(per_thread, true).or_else(|| newest(per_thread, false));
+    let per_thread = if flags & PER_THREAD_DEFAULT_STREAM != 0 { either(true) } else { None };
+    per_thread.or_else(|| either(false))
+}
+
+/// The entry whose function the driver has given for a name: the one that is meant, or where that is another's, the other.
+fn by_function(name: &[u8], meant: &'static Entry, given: usize) -> &'static Entry {
+    let is_it = |e: &&Entry| e.base.as_bytes() == name && e.real.load(Relaxed) == given;
+    if is_it(&meant) { meant } else { ENTRIES.iter().find(is_it).unwrap_or(meant) }
 }
 
 /// The CUDA version that the table is of.
@@ -262,20 +325,30 @@ pub unsafe fn get_proc_address(c: &Call) -> i32 {
         if r != 0 || name.is_null() || place.is_null() || *place == 0 || inside || !init::is_recording() {
             return r;
         }
-        let name = CStr::from_ptr(name).to_bytes();
-        match by_version(name, c.int(2), c.word(3) as u64) {
-            // Of a version newer than the table the name may mean another function.
-            Some(e) if c.int(2) > NEWEST && e.real.load(Relaxed) != *place => note_new(name),
-            Some(e) => {
-                let hook = e.hook.0 as usize;
-                count(HOOKED);
-                if *place != hook {
-                    let _ = e.real.compare_exchange(0, *place, AcqRel, Relaxed);
-                    *place = hook;
-                }
+        let (name, given) = (CStr::from_ptr(name).to_bytes(), *place);
+        let Some(meant) = by_version(name, c.int(2), c.word(3) as u64) else {
+            if is_new(name) {
+                note_new(name);
             }
-            None if is_new(name) => note_new(name),
-            None => {}
+            return r;
+        };
+        if ENTRIES.iter().any(|e| e.base.as_bytes() == name && given == e.export.0 as usize) {
+            // The driver has found its own function as programs do, and so the exported hook.
+            count(HOOKED);
+            return r;
+        }
+        if !libcuda::holds(given) {
+            *place = before(meant, given);
+            return r;
+        }
+        let e = by_function(name, meant, given);
+        if c.int(2) > NEWEST && e.real.load(Relaxed) != given {
+            // Of a version newer than the table the name may mean another function.
+            note_new(name);
+        } else {
+            count(HOOKED);
+            let _ = e.real.compare_exchange(0, given, AcqRel, Relaxed);
+            *place = e.hook.0 as usize;
         }
         r
     }

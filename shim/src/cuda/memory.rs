@@ -79,7 +79,7 @@ fn got(c: &Call, form: Form, r: i32) -> Got {
         Form::Mipmap => got(class::MIPMAP, bytes_of_mipmap(c)),
         Form::Handle => got(class::HANDLE, c.size(1)),
         Form::ImportHandle => got(class::IMPORTED_HANDLE, 0),
-        Form::Ipc => got(class::IPC, 0),
+        Form::Ipc => got(class::IPC, size_of(c.out(0, r))),
         Form::External => got(class::EXTERNAL, word_of(c.word(1), 24)),
         Form::ExternalBuffer => got(class::EXTERNAL, word_of(c.word(2), 8)),
     }
@@ -116,6 +116,17 @@ fn device_of(address: u64) -> Option<u64> {
         Some(f) if unsafe { f((&raw mut device).cast(), ORDINAL, address) } == 0 => Some(device & 0xff),
         _ => None,
     })
+}
+
+/// Bytes of the allocation that an address is in, by the driver; 0 where it does not say.
+fn size_of(address: u64) -> u64 {
+    let (mut base, mut bytes) = (0u64, 0usize);
+    let asked = sys::keep_errno(|| match own().address_range {
+        // SAFETY: writes two numbers.
+        Some(f) if address != 0 => unsafe { f(&raw mut base, &raw mut bytes, address) },
+        _ => 1,
+    });
+    if asked == 0 { bytes as u64 } else { 0 }
 }
 
 /// Device of a physical allocation by its handle: also one that was imported. [`NO_DEVICE`] where it lies on the host.

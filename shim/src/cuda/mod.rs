@@ -11,6 +11,7 @@ mod call;
 mod contexts;
 mod cupti;
 mod cupy;
+mod dlvsym;
 mod frameworks;
 mod graphs;
 mod kernels;
@@ -44,6 +45,8 @@ use crate::hooks::heap::ready;
 /// One thread, at the start, when the real functions are known.
 pub fn settle() {
     lookup::settle();
+    dlvsym::settle();
+    libcuda::settle_start();
 }
 
 /// The process ends, or is about to exec: what is only counted yet is told. Not under the drain's lock.

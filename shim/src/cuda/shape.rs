@@ -178,6 +178,7 @@ impl Shape {
 ///
 /// # Safety
 /// The call is the program's, and has not been made.
+#[inline(always)]
 pub unsafe fn run(c: &Call) -> i32 {
     // SAFETY: the caller's promise.
     unsafe {

@@ -9,6 +9,9 @@
 //! Every function returns a result code and takes integers and pointers, so one body calls them all: registers that a function does not use
 //! hold whatever they held, which it does not look at either.
 //!
+//! Each has three hooks. One is exported, and stands in place of what a program that is linked to the driver would call: another preloaded library's
+//! wrapper, if there is one behind us. One is given out in place of the driver's own function, and one in place of what another library gives out.
+//!
 //! The last four are none of the driver's: by them a program takes CUPTI for itself, and [`super::cupti`] gives way.
 
 use super::call::{self, Entry, Flavour, Hook};
@@ -17,21 +20,22 @@ use crate::phases::process::Driver;
 use core::sync::atomic::AtomicUsize;
 use memshim_format::gpu::{self, class};
 
+/// A hook, with its body.
 macro_rules! hook {
-    (six $symbol:ident) => {
+    (six $symbol:ident $body:ident $(#[$export:meta])?) => {
         /// # Safety
         /// As the driver's function.
-        #[unsafe(no_mangle)]
+        $(#[$export])?
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $symbol(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i32 {
             // SAFETY: passed on as called.
-            unsafe { call::run(&ENTRIES[Index::$symbol as usize], [a, b, c, d, e, f].as_ptr()) }
+            unsafe { call::$body(&ENTRIES[Index::$symbol as usize], [a, b, c, d, e, f].as_ptr()) }
         }
     };
-    (wide $symbol:ident) => {
+    (wide $symbol:ident $body:ident $(#[$export:meta])?) => {
         /// # Safety
         /// As the driver's function. Words of the stack that are not arguments are the caller's own, and are handed on unread.
-        #[unsafe(no_mangle)]
+        $(#[$export])?
         #[allow(non_snake_case, clippy::too_many_arguments)]
         pub unsafe extern "C" fn $symbol(
             a: usize,
@@ -49,8 +53,9 @@ macro_rules! hook {
             m: usize,
             n: usize,
         ) -> i32 {
+            let args = [a, b, c, d, e, f, g, h, i, j, k, l, m, n];
             // SAFETY: passed on as called.
-            unsafe { call::run(&ENTRIES[Index::$symbol as usize], [a, b, c, d, e, f, g, h, i, j, k, l, m, n].as_ptr()) }
+            unsafe { call::$body(&ENTRIES[Index::$symbol as usize], args.as_ptr()) }
         }
     };
 }
@@ -79,12 +84,29 @@ macro_rules! entries {
                 flavour: Flavour::$flavour,
                 wide: is_wide!($registers),
                 shape: { const SHAPE: Shape = $shape; SHAPE },
-                hook: Hook($symbol as *const ()),
+                hook: Hook(given_out::$symbol as *const ()),
+                export: Hook(exported::$symbol as *const ()),
+                relay: Hook(relayed::$symbol as *const ()),
                 real: AtomicUsize::new(0),
+                front: AtomicUsize::new(0),
+                given: AtomicUsize::new(0),
             },
         )*];
 
-        $( hook!($registers $symbol); )*
+        mod exported {
+            use super::{ENTRIES, Index, call};
+            $( hook!($registers $symbol run_in_front #[unsafe(no_mangle)]); )*
+        }
+
+        mod given_out {
+            use super::{ENTRIES, Index, call};
+            $( hook!($registers $symbol run); )*
+        }
+
+        mod relayed {
+            use super::{ENTRIES, Index, call};
+            $( hook!($registers $symbol run_given); )*
+        }
     };
 }
 

@@ -83,6 +83,7 @@ macro_rules! for_each_hook {
     setns(fd: c_int, flags: c_int) -> c_int, process;
     _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(p: *mut c_void, size: i64, allocated: usize, reserved: usize, device: u16) -> (), torch;
     dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void, lookup;
+    dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void, lookup;
     getenv(name: *const c_char) -> *mut c_char, lookup;
     secure_getenv(name: *const c_char) -> *mut c_char, lookup;
     InitializeInjectionNvtx2(export: *const c_void) -> c_int, own;

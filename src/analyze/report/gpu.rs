@@ -170,6 +170,8 @@ pub struct GpuDevice {
     /// By class: `device`, `managed`, `pool`, `handle`, `array`, `mipmap`, `graph`.
     pub classes: BTreeMap<String, GpuClass>,
     pub pools: Vec<GpuPool>,
+    /// Memory of other processes and interfaces that was opened here, by class: `ipc`, `external`, `imported handle`. In none of the figures above.
+    pub imports: BTreeMap<String, GpuImports>,
     /// What frameworks say of their own allocators.
     pub framework: BTreeMap<String, GpuFramework>,
     /// By CUPTI.
@@ -188,6 +190,16 @@ pub struct GpuFramework {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GpuClass {
+    pub live_bytes: Bytes,
+    pub peak_bytes: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GpuImports {
+    pub opened: u64,
+    /// Not closed at the end.
+    pub live: u64,
+    /// Of those whose size the driver or the program says; of an imported handle nobody does.
     pub live_bytes: Bytes,
     pub peak_bytes: Bytes,
 }

@@ -31,6 +31,15 @@ impl Level {
     }
 }
 
+/// Memory of another process or interface that was opened here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imports {
+    pub opened: u64,
+    pub closed: u64,
+    /// Of those whose size is known.
+    pub bytes: Level,
+}
+
 /// What is known of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Device {
@@ -50,6 +59,8 @@ pub struct Device {
     pub pools: BTreeMap<u64, Pool>,
     /// PyTorch's own figures: most allocated to tensors, most reserved.
     pub torch: Option<(u64, u64)>,
+    /// By class; counted by its owner alone.
+    pub imports: BTreeMap<u64, Imports>,
     /// CuPy's pool: most in arrays and in blocks at a look, and how many looks.
     pub cupy: Option<(u64, u64, u64)>,
     pool_blocks: i64,
@@ -127,6 +138,8 @@ impl Memory {
             if counted {
                 self.count(e.device, class, e.site, bytes as i64, e.t);
                 self.device(e.device).allocs += 1;
+            } else {
+                self.import(e.device, class, bytes, e.t);
             }
             return;
         }
@@ -137,6 +150,8 @@ impl Memory {
         }
         if counts(class) {
             self.device(e.device).allocs += 1;
+        } else if is_import(class) {
+            self.import(e.device, class, bytes, e.t);
         }
         self.count(e.device, class, e.site, bytes as i64, e.t);
     }
@@ -204,8 +219,22 @@ impl Memory {
             if h.counted {
                 self.count(h.device, class::HANDLE, h.site, (h.bytes as i64).saturating_neg(), t);
                 self.device(h.device).frees += 1;
+            } else {
+                self.end_import(h.device, class::IMPORTED_HANDLE, h.bytes, t);
             }
         }
+    }
+
+    fn import(&mut self, device: u8, class: u64, bytes: u64, t: u64) {
+        let of = self.device(device).imports.entry(class).or_default();
+        of.opened += 1;
+        of.bytes.add(bytes as i64, t);
+    }
+
+    fn end_import(&mut self, device: u8, class: u64, bytes: u64, t: u64) {
+        let of = self.device(device).imports.entry(class).or_default();
+        of.closed += 1;
+        of.bytes.add((bytes as i64).saturating_neg(), t);
     }
 
     pub fn state(&mut self, e: &Event) {
@@ -257,6 +286,9 @@ impl Memory {
     }
 
     fn uncount(&mut self, block: Block, t: u64) {
+        if is_import(block.class) {
+            self.end_import(block.device, block.class, block.bytes, t);
+        }
         self.count(block.device, block.class, block.site, (block.bytes as i64).saturating_neg(), t);
     }
 
@@ -299,6 +331,11 @@ impl Device {
         let now = self.live.live.saturating_sub(self.pool_blocks).saturating_add(pools);
         self.reserved.add(now.saturating_sub(self.reserved.live), t);
     }
+}
+
+/// Whether a class is another's memory, opened here.
+fn is_import(class: u64) -> bool {
+    matches!(class, class::IPC | class::EXTERNAL | class::IMPORTED_HANDLE)
 }
 
 /// Whether a class is memory of a device.

@@ -2,7 +2,7 @@
 
 use super::{Page, phases as all_phases};
 use crate::analyze::phases::is_of_process;
-use crate::analyze::report::{Gpu, GpuDevice, Phase, PhaseDevice, Run};
+use crate::analyze::report::{Gpu, GpuDevice, GpuTransfer, Phase, PhaseDevice, Run};
 use crate::output::table::Table;
 use crate::output::units::{count, iec, iec_signed, percent, seconds};
 
@@ -71,6 +71,7 @@ fn devices(g: &Gpu) -> Vec<String> {
         let looks = f.looks.map_or(String::new(), |n| format!(" at {} looks (more between them is not seen)", count(n)));
         lines.push(format!("{name} on device {}: peak {used} in {what}{looks}, {kept} in its blocks", name_of_index(d)));
     }
+    lines.extend(g.devices.iter().filter(|d| !d.imports.is_empty()).map(imported));
     if !g.own_pools.is_empty() {
         lines.push(format!("{} has a pool of its own: what it hands out of its blocks is not known", g.own_pools.join(", ")));
     }
@@ -86,6 +87,20 @@ fn devices(g: &Gpu) -> Vec<String> {
     lines
 }
 
+/// `imported on device 0, counted by its owners alone: external 2 (1 open at the end, peak 16.0 MiB)`
+fn imported(d: &GpuDevice) -> String {
+    let of = d.imports.iter().map(|(class, i)| {
+        let size = if i.peak_bytes.0 > 0 { format!("peak {}", iec(i.peak_bytes.0)) } else { "of unknown size".into() };
+        format!("{class} {} ({} open at the end, {size})", count(i.opened), count(i.live))
+    });
+    format!("imported on device {}, counted by its owners alone: {}", name_of_index(d), of.collect::<Vec<_>>().join(", "))
+}
+
+/// `18.1–24.8`: where nine of ten lie.
+fn most(x: &GpuTransfer) -> String {
+    x.p5_gb_per_s.zip(x.p95_gb_per_s).map_or("–".into(), |(low, high)| format!("{}–{}", rate(Some(low)), rate(Some(high))))
+}
+
 fn rate(r: Option<f64>) -> String {
     r.map_or("–".into(), |r| if r < 9.995 { format!("{r:.2}") } else { format!("{r:.1}") })
 }
@@ -95,7 +110,7 @@ fn transfers(page: &mut Page, g: &Gpu) {
         return;
     }
     let mut t = Table::new();
-    t.row(["transfers", "device", "count", "total", "device time", "GB/s", "median", "best", "of the link"]);
+    t.row(["transfers", "device", "count", "total", "device time", "GB/s", "median", "p5–p95", "best", "of the link"]);
     for x in &g.transfers {
         t.row([
             format!("{} {}", x.direction, x.memory),
@@ -105,6 +120,7 @@ fn transfers(page: &mut Page, g: &Gpu) {
             x.device_s.map_or("not known".into(), seconds),
             rate(x.gb_per_s),
             rate(x.p50_gb_per_s),
+            most(x),
             rate(x.max_gb_per_s),
             x.link_share.map_or("–".into(), |s| percent(s, 1.0)),
         ]);

@@ -48,4 +48,34 @@ static int refused(char **args)
     return 0;
 }
 
-MODES({"all", all}, {"narrow", narrow}, {"mixed", mixed}, {"refused", refused})
+/* Copies of 64, 128 … 1344 KiB: each has a rate of its own, since each takes its latency. */
+static int rates(char **args)
+{
+    prepare(args);
+    for (size_t i = 1; i <= 21; i++) {
+        OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, i * 65536, stream);
+        OKAY(cuMemcpyDtoHAsync_v2, heap, dev, i * 65536, stream);
+    }
+    OKAY(cuCtxSynchronize);
+    return 0;
+}
+
+/* What could be quicker: the same bytes from pageable memory and from pinned, and 2,500 small copies back. */
+static int advice(char **args)
+{
+    prepare(args);
+    for (int i = 0; i < 10; i++) {
+        OKAY(cuMemcpyHtoDAsync_v2, dev, heap, (size_t)3000000, stream);
+        OKAY(cuMemcpyHtoDAsync_v2, dev, pinned, (size_t)3000000, stream);
+    }
+    for (int i = 0; i < 2500; i++) {
+        OKAY(cuMemcpyDtoHAsync_v2, pinned, dev, (size_t)60000, stream);
+        if (i % 500 == 499)
+            OKAY(cuStreamSynchronize, stream);
+    }
+    OKAY(cuMemcpyDtoHAsync_v2, pinned, dev, (size_t)65536, stream);
+    OKAY(cuCtxSynchronize);
+    return 0;
+}
+
+MODES({"rates", rates}, {"advice", advice}, {"all", all}, {"narrow", narrow}, {"mixed", mixed}, {"refused", refused})

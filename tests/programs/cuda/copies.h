@@ -154,12 +154,28 @@ static void shaped(void)
     v = volume(P2P_, DEVICE_, 0); OKAY(cuMemcpy3DPeerAsync_ptsz, &v, stream);
 }
 
+static void prefetches(void)
+{
+    Location here = {1, 0}, host = {2, 0};
+    OKAY(cuMemPrefetchAsync, managed, SIZE(H2D_, MANAGED_), 0, stream);
+    OKAY(cuMemPrefetchAsync_ptsz, managed, SIZE(D2H_, MANAGED_), -1, stream);
+    OKAY(cuMemPrefetchAsync_v2, managed, SIZE(H2D_, MANAGED_), here, 0, stream);
+    OKAY(cuMemPrefetchAsync_v2_ptsz, managed, SIZE(D2H_, MANAGED_), host, 0, stream);
+    if (HAS(cuMemPrefetchBatchAsync)) {
+        size_t one = SIZE(H2D_, MANAGED_), zero = 0;
+        OKAY(cuMemPrefetchBatchAsync, &managed, &one, (size_t)1, &here, &zero, (size_t)1, (uint64_t)0, stream);
+        one = SIZE(D2H_, MANAGED_);
+        OKAY(cuMemPrefetchBatchAsync_ptsz, &managed, &one, (size_t)1, &host, &zero, (size_t)1, (uint64_t)0, stream);
+    }
+}
+
 /* Batches of one kind, whose times are known. */
 static void batches(void)
 {
     Ptr to[3], from[3];
     size_t n[3], failed = 0;
-    for (int form = 0; form < 4; form++) {
+    int forms = HAS(cuMemcpyBatchAsync_v2) ? 4 : HAS(cuMemcpyBatchAsync) ? 2 : 0;
+    for (int form = 0; form < forms; form++) {
         for (int i = 0; i < 3; i++)
             to[i] = dev + i * 65536, from[i] = pinned + i * 65536, n[i] = SIZE(H2D_, PINNED_);
         switch (form) {
@@ -169,7 +185,8 @@ static void batches(void)
         case 3: OKAY(cuMemcpyBatchAsync_v2_ptsz, to, from, n, (size_t)3, (void *)0, (void *)0, (size_t)0, stream); break;
         }
     }
-    for (int form = 0; form < 6; form++) {
+    forms = HAS(cuMemcpy3DWithAttributesAsync) ? 6 : forms;
+    for (int form = 0; form < forms; form++) {
         struct operation o[2] = {0};
         int count = form < 4 ? 2 : 1;
         for (int i = 0; i < count; i++) {
@@ -186,15 +203,7 @@ static void batches(void)
         case 5: OKAY(cuMemcpy3DWithAttributesAsync_ptsz, o, (uint64_t)0, stream); break;
         }
     }
-    Location here = {1, 0}, host = {2, 0};
-    OKAY(cuMemPrefetchAsync, managed, SIZE(H2D_, MANAGED_), 0, stream);
-    OKAY(cuMemPrefetchAsync_ptsz, managed, SIZE(D2H_, MANAGED_), -1, stream);
-    OKAY(cuMemPrefetchAsync_v2, managed, SIZE(H2D_, MANAGED_), here, 0, stream);
-    OKAY(cuMemPrefetchAsync_v2_ptsz, managed, SIZE(D2H_, MANAGED_), host, 0, stream);
-    size_t one = SIZE(H2D_, MANAGED_), zero = 0;
-    OKAY(cuMemPrefetchBatchAsync, &managed, &one, (size_t)1, &here, &zero, (size_t)1, (uint64_t)0, stream);
-    one = SIZE(D2H_, MANAGED_);
-    OKAY(cuMemPrefetchBatchAsync_ptsz, &managed, &one, (size_t)1, &host, &zero, (size_t)1, (uint64_t)0, stream);
+    prefetches();
 }
 
 #define SET_OF(bits)                                                                                                                                  \

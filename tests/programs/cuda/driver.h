@@ -9,20 +9,33 @@
 static const struct { const char *symbol, *name; int version, per_thread; } abi[] = {
 #define X(symbol, name, version, per_thread) {#symbol, name, version, per_thread},
 #include "abi.inc"
+#include "abi_more.inc"
 #undef X
-    {"cuStreamWaitEvent", "cuStreamWaitEvent", 3020}, {"cuEventRecord", "cuEventRecord", 2000}, {"cuEventDestroy_v2", "cuEventDestroy", 4000},
-    {"cuEventElapsedTime", "cuEventElapsedTime", 2000}, {"cuEventElapsedTime_v2", "cuEventElapsedTime", 12080}, {"cuStreamQuery", "cuStreamQuery", 2000},
 };
 static const char *way = "dlsym";
 static void *library;
-static int driver_version = 13020;
+static int driver_version = 13050;
+
+/* Whether the driver is new enough to have a function. */
+static int has(const char *symbol)
+{
+    for (unsigned i = 0; i < sizeof abi / sizeof *abi; i++)
+        if (!strcmp(abi[i].symbol, symbol))
+            return abi[i].version <= driver_version;
+    return 1;
+}
+#define HAS(symbol) has(#symbol)
 
 static void *address(const char *symbol)
 {
+    if (!has(symbol)) {
+        need(!dlsym(library, symbol), "%s in a driver of version %d", symbol, driver_version);
+        return 0;
+    }
     if (!strncmp(way, "proc", 4) && strncmp(symbol, "fake", 4)) {
         static R (*find2)(const char *, void **, int, uint64_t, int *);
         static R (*find1)(const char *, void **, int, uint64_t);
-        if (!find2) {
+        if (!find1) {
             find2 = dlsym(library, "cuGetProcAddress_v2");
             find1 = dlsym(library, "cuGetProcAddress");
         }

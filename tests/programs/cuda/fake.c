@@ -128,26 +128,6 @@ API R cuInit(unsigned flags)
     initialised = 1;
     return leave(flags ? INVALID_VALUE : OK);
 }
-API R cuDriverGetVersion(int *v)
-{
-    *v = 13020;
-    return OK;
-}
-API R cuDeviceGetCount(int *n)
-{
-    *n = DEVICES;
-    return OK;
-}
-API R cuDeviceGet(int *d, int i)
-{
-    *d = i;
-    return i < DEVICES ? OK : 101;
-}
-API R cuDeviceGetName(char *name, int len, int d)
-{
-    snprintf(name, len, "Fake GPU %d", d);
-    return OK;
-}
 /* A kernel's function is the number of nanoseconds that it takes: a tenth of a millisecond. */
 API R cuModuleLoadData(void **module, const void *image)
 {
@@ -157,11 +137,6 @@ API R cuModuleLoadData(void **module, const void *image)
 API R cuModuleGetFunction(int64_t *f, void *module, const char *name)
 {
     *f = 100000;
-    return OK;
-}
-API R cuDeviceTotalMem_v2(size_t *bytes, int d)
-{
-    *bytes = total[d];
     return OK;
 }
 API R cuMemGetAllocationGranularity(size_t *n, const void *properties, int option)
@@ -180,49 +155,6 @@ API R cuMemTeleportAsync(Ptr p, Stream s)
     return OK;
 }
 
-API R cuGetProcAddress(const char *name, void **f, int version, uint64_t flags);
-API R cuGetProcAddress_v2(const char *name, void **f, int version, uint64_t flags, int *status);
-static const struct { const char *symbol, *name; int version, per_thread; void *f; } abi[] = {
-#define X(symbol, name, version, per_thread) {#symbol, name, version, per_thread, symbol},
-#include "abi.inc"
-#undef X
-#define X(name, version) {#name, #name, version, 0, name},
-    X(cuInit, 2000) X(cuDriverGetVersion, 2020) X(cuDeviceGetCount, 2000) X(cuDeviceGet, 2000) X(cuDeviceGetName, 2000) X(cuCtxGetCurrent, 4000)
-    X(cuCtxSetCurrent, 4000) X(cuCtxGetDevice, 2000) X(cuDevicePrimaryCtxRetain, 7000) X(cuDevicePrimaryCtxGetState, 7000) X(cuEventCreate, 2000)
-    X(cuEventQuery, 2000) X(cuStreamIsCapturing, 10000) X(cuPointerGetAttribute, 4000) X(cuThreadExchangeStreamCaptureMode, 10010) X(cuMemTeleportAsync, 13010)
-    X(cuDeviceGetMemPool, 11020) X(cuMemAddressReserve, 10020) X(cuMemAddressFree, 10020) X(cuMemSetAccess, 10020)
-    X(cuMemGetAllocationPropertiesFromHandle, 10020)
-#undef X
-#define X(name, version, per_thread, f) {#f, name, version, per_thread, f},
-    X("cuEventDestroy", 4000, 0, cuEventDestroy_v2) X("cuEventRecord", 2000, 0, cuEventRecord) X("cuEventRecord", 7000, 1, cuEventRecord_ptsz)
-    X("cuStreamWaitEvent", 3020, 0, cuStreamWaitEvent) X("cuStreamWaitEvent", 7000, 1, cuStreamWaitEvent_ptsz) X("cuStreamQuery", 2000, 0, cuStreamQuery)
-    X("cuMemGetInfo", 3020, 0, cuMemGetInfo_v2) X("cuDeviceTotalMem", 3020, 0, cuDeviceTotalMem_v2) X("cuModuleLoadData", 2000, 0, cuModuleLoadData)
-    X("cuModuleGetFunction", 2000, 0, cuModuleGetFunction) X("cuMemGetAllocationGranularity", 10020, 0, cuMemGetAllocationGranularity)
-    X("cuEventElapsedTime", 2000, 0, cuEventElapsedTime) X("cuEventElapsedTime", 12080, 0, cuEventElapsedTime_v2)
-#undef X
-};
+#include "fake_device.h"
 
-static void *find(const char *name, int version, uint64_t flags)
-{
-    void *best = 0;
-    int newest = -1;
-    for (int pass = flags & 2 ? 1 : 0; pass >= 0 && !best; pass--)
-        for (unsigned i = 0; i < sizeof abi / sizeof *abi; i++)
-            if (!strcmp(abi[i].name, name) && abi[i].per_thread == pass && abi[i].version <= version && abi[i].version > newest)
-                best = abi[i].f, newest = abi[i].version;
-    return best;
-}
-API R cuGetProcAddress_v2(const char *name, void **f, int version, uint64_t flags, int *status)
-{
-    ENTER("cuGetProcAddress");
-    void *p = find(name, version, flags);
-    if (f)
-        *f = p;
-    if (status)
-        *status = p ? 0 : 1;
-    return leave(p ? OK : NOT_FOUND);
-}
-API R cuGetProcAddress(const char *name, void **f, int version, uint64_t flags)
-{
-    return cuGetProcAddress_v2(name, f, version, flags, 0);
-}
+#include "fake_lookup.h"

@@ -180,6 +180,16 @@ API R cuPointerGetAttribute(void *data, int what, Ptr p)
     return leave(OK);
 }
 
+API R cuMemGetAddressRange_v2(Ptr *base, size_t *len, Ptr p)
+{
+    ENTER("cuMemGetAddressRange");
+    struct block *b = block_of(p);
+    if (!b || b->kind == PINNED || b->kind == REGISTERED)
+        return leave(INVALID_VALUE);
+    *base = b->at, *len = b->len;
+    return leave(OK);
+}
+
 #include "fake_pools.h"
 
 static R new_array(const char *name, Array *a, size_t len)

@@ -94,6 +94,26 @@ API R cuCtxSetCurrent(Context c)
     current = c;
     return OK;
 }
+/* What is below the current one on the thread's stack. */
+static __thread Context below[16];
+static __thread int depth;
+API R cuCtxPushCurrent_v2(Context c)
+{
+    if (!c || depth == 16)
+        return INVALID_CONTEXT;
+    below[depth++] = current;
+    current = c;
+    return OK;
+}
+API R cuCtxPopCurrent_v2(Context *c)
+{
+    if (!current)
+        return INVALID_CONTEXT;
+    if (c)
+        *c = current;
+    current = depth ? below[--depth] : 0;
+    return OK;
+}
 API R cuCtxGetDevice(int *d)
 {
     if (!current)

@@ -9,8 +9,8 @@ static const char *where(void *p)
     if (!dladdr(p, &i)) return "unknown";
     const char *file = strrchr(i.dli_fname, '/');
     file = file ? file + 1 : i.dli_fname;
-    /* Ours stands for what it passes calls on to. */
-    return !strcmp(file, "libmemshim.so") ? "found" : !strncmp(file, "libcuda.so", 10) || !strncmp(file, "libc.so", 7) ? "found" : file;
+    /* Ours stands for what it passes calls on to, and so does another's. */
+    return !strcmp(file, "libmemshim.so") || !strncmp(file, "libother_", 9) ? "found" : !strncmp(file, "libcuda.so", 10) || !strncmp(file, "libc.so", 7) ? "found" : file;
 }
 static void say(const char *what, void *p)
 {
@@ -126,4 +126,33 @@ static int reopened(char **args)
     return 0;
 }
 
-MODES({"reopened", reopened}, {"without_driver", without_driver}, {"others", others}, {"with_driver", with_driver})
+/* Asked for a newer ABI than it has, a driver gives the one it has. */
+static int older_driver(char **args)
+{
+    driver(args);
+    context(0);
+    R (*find)(const char *, void **, int, uint64_t) = dlsym(library, "cuGetProcAddress");
+    R (*prefetch)(), (*batch)(Ptr *, Ptr *, size_t *, size_t, void *, void *, size_t, size_t *, Stream), (*alloc)(Ptr *, size_t);
+    Ptr managed, pinned, dev;
+    Stream s;
+    need(!find("cuMemPrefetchAsync", (void **)&prefetch, 13000, 0) && !find("cuMemAlloc", (void **)&alloc, 13000, 0), "what every driver has");
+    OKAY(cuMemAllocManaged, &managed, (size_t)(1 << 20), 1);
+    OKAY(cuMemAllocHost_v2, &pinned, (size_t)(1 << 20));
+    OKAY(cuStreamCreate, &s, 1);
+    need(!alloc(&dev, 1 << 20), "memory");
+    Location here = {1, 0}, host = {2, 0};
+    if (driver_version >= 12020)
+        need(!prefetch(managed, (size_t)100000, here, 0, s) && !prefetch(managed, (size_t)200000, host, 0, s), "prefetches");
+    else
+        need(!prefetch(managed, (size_t)100000, 0, s) && !prefetch(managed, (size_t)200000, -1, s), "prefetches by the first ABI");
+    R r = find("cuMemcpyBatchAsync", (void **)&batch, 13000, 0);
+    need((r == 0) == (driver_version >= 12080), "batches: %d", r);
+    Ptr to[2] = {dev, dev + 65536}, from[2] = {pinned, pinned + 65536};
+    size_t n[2] = {30000, 40000}, failed;
+    if (!r)
+        need(!batch(to, from, n, 2, 0, 0, 0, &failed, s), "a batch");
+    OKAY(cuStreamSynchronize, s);
+    return 0;
+}
+
+MODES({"older_driver", older_driver}, {"reopened", reopened}, {"without_driver", without_driver}, {"others", others}, {"with_driver", with_driver})

@@ -166,6 +166,34 @@ static int others(char **args)
     return 0;
 }
 
+/* The same where some is open at the end, beside 2 MiB of the program's own. */
+static int imports(char **args)
+{
+    driver(args);
+    context(0);
+    struct { char bytes[64]; } shared = {"shared"};
+    uint64_t of_vulkan[16] = {1, 3, 0, 16 * MIB}, smaller[16] = {1, 3, 0, 4 * MIB};
+    Ptr own, a, b, space;
+    void *external[2];
+    Handle handle, closed;
+    OKAY(cuMemAlloc_v2, &own, (size_t)(2 * MIB));
+    OKAY(cuIpcOpenMemHandle_v2, &a, shared, 1);
+    OKAY(cuIpcOpenMemHandle_v2, &b, shared, 1);
+    OKAY(cuIpcCloseMemHandle, a);
+    OKAY(cuImportExternalMemory, &external[0], of_vulkan);
+    OKAY(cuImportExternalMemory, &external[1], smaller);
+    OKAY(cuDestroyExternalMemory, external[0]);
+    OKAY(cuMemImportFromShareableHandle, &handle, (void *)3, 1);
+    OKAY(cuMemImportFromShareableHandle, &closed, (void *)4, 1);
+    OKAY(cuMemAddressReserve, &space, (size_t)(2 * MIB), (size_t)0, (Ptr)0, (uint64_t)0);
+    OKAY(cuMemMap, space, (size_t)(2 * MIB), (size_t)0, handle, (uint64_t)0);
+    OKAY(cuMemRelease, handle);
+    OKAY(cuMemRelease, closed);
+    OKAY(cuMemcpyDtoD_v2, b, own, (size_t)1000);
+    OKAY(cuMemcpyDtoD_v2, space, own, (size_t)20000);
+    return 0;
+}
+
 /* A context ends with all that is in it. */
 static int contexts_end(char **args)
 {
@@ -241,5 +269,5 @@ static int owners(char **args)
     return 0;
 }
 
-MODES({"owners", owners}, {"plain", plain}, {"narrow", narrow}, {"host", host}, {"pools", pools}, {"physical", physical}, {"elsewhere", elsewhere}, {"arrays", arrays}, {"others", others},
+MODES({"owners", owners}, {"plain", plain}, {"narrow", narrow}, {"host", host}, {"pools", pools}, {"physical", physical}, {"elsewhere", elsewhere}, {"arrays", arrays}, {"others", others}, {"imports", imports},
       {"contexts", contexts_end}, {"unknown", unknown})

@@ -18,11 +18,13 @@ typedef unsigned long long Ptr;
 #define PLAIN(X) \
     X(cuInit, 2000) X(cuDeviceGet, 2000) X(cuDeviceGetCount, 2000) X(cuDeviceTotalMem, 3020) X(cuDevicePrimaryCtxRetain, 7000) X(cuCtxSetCurrent, 4000) \
     X(cuCtxGetCurrent, 4000) X(cuMemAlloc, 3020) X(cuMemAllocManaged, 6000) X(cuMemAllocPitch, 3020) X(cuMemFree, 3020) X(cuMemHostAlloc, 2020) \
-    X(cuMemFreeHost, 2000) X(cuStreamCreate, 2000) X(cuStreamDestroy, 4000) X(cuCtxSynchronize, 2000) X(cuGraphInstantiateWithFlags, 11040)
+    X(cuMemFreeHost, 2000) X(cuStreamCreate, 2000) X(cuStreamDestroy, 4000) X(cuCtxSynchronize, 2000) X(cuGraphInstantiateWithFlags, 11040) \
+    X(cuEventCreate, 2000) X(cuEventSynchronize, 2000) X(cuEventElapsedTime, 2000) X(cuEventDestroy, 4000)
 #define WITH_STREAM(X) \
     X(cuMemAllocAsync, 11020) X(cuMemFreeAsync, 11020) X(cuMemcpy, 7000) X(cuMemcpyAsync, 7000) X(cuMemcpyHtoD, 7000) X(cuMemcpyHtoDAsync, 7000) \
     X(cuMemcpyDtoH, 7000) X(cuMemcpyDtoHAsync, 7000) X(cuMemcpyDtoD, 7000) X(cuMemcpyDtoDAsync, 7000) X(cuMemsetD8Async, 7000) X(cuLaunchKernel, 7000) \
-    X(cuStreamSynchronize, 7000) X(cuStreamBeginCapture, 10010) X(cuStreamEndCapture, 10000) X(cuGraphLaunch, 10000) X(cuMemcpyBatchAsync, 13000)
+    X(cuStreamSynchronize, 7000) X(cuStreamBeginCapture, 10010) X(cuStreamEndCapture, 10000) X(cuGraphLaunch, 10000) X(cuMemcpyBatchAsync, 13000) \
+    X(cuEventRecord, 7000)
 
 typedef int (*Call)();
 #define X(name, version) static Call name##_;
@@ -116,6 +118,11 @@ int cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) { return CALL(cuS
 int cudaStreamDestroy(cudaStream_t s) { return CALL(cuStreamDestroy_(s)); }
 int cudaStreamSynchronize(cudaStream_t s) { return CALL(cuStreamSynchronize_[0](s)); }
 int cudaDeviceSynchronize(void) { return CALL(cuCtxSynchronize_()); }
+int cudaEventCreate(cudaEvent_t *e) { return CALL(cuEventCreate_(e, 0)); }
+int cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return CALL(cuEventRecord_[0](e, s)); }
+int cudaEventSynchronize(cudaEvent_t e) { return CALL(cuEventSynchronize_(e)); }
+int cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) { return CALL(cuEventElapsedTime_(ms, from, to)); }
+int cudaEventDestroy(cudaEvent_t e) { return CALL(cuEventDestroy_(e)); }
 int cudaStreamBeginCapture(cudaStream_t s, int mode) { return CALL(cuStreamBeginCapture_[0](s, mode)); }
 int cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g) { return CALL(cuStreamEndCapture_[0](s, g)); }
 int cudaGraphInstantiate(cudaGraphExec_t *e, cudaGraph_t g, unsigned long long flags) { return CALL(cuGraphInstantiateWithFlags_(e, g, flags)); }

@@ -7,6 +7,9 @@ typedef struct graph *cudaGraph_t;
 typedef struct exec *cudaGraphExec_t;
 enum { cudaSuccess = 0, cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 
+#ifdef __cplusplus
+extern "C" {
+#endif
 int cudaSetDevice(int device);
 int cudaMalloc(void **p, size_t n);
 int cudaMallocManaged(void **p, size_t n, unsigned flags);
@@ -26,9 +29,17 @@ int cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
 int cudaStreamDestroy(cudaStream_t s);
 int cudaStreamSynchronize(cudaStream_t s);
 int cudaDeviceSynchronize(void);
+int cudaEventCreate(cudaEvent_t *e);
+int cudaEventRecord(cudaEvent_t e, cudaStream_t s);
+int cudaEventSynchronize(cudaEvent_t e);
+int cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
+int cudaEventDestroy(cudaEvent_t e);
 int cudaStreamBeginCapture(cudaStream_t s, int mode);
 int cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g);
 int cudaGraphInstantiate(cudaGraphExec_t *e, cudaGraph_t g, unsigned long long flags);
 int cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s);
 /* For the test: how often it has asked the driver for a function. */
 int minirt_lookups(void);
+#ifdef __cplusplus
+}
+#endif

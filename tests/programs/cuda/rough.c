@@ -70,6 +70,26 @@ static int reset_in_flight(char **args)
     return 0;
 }
 
+/* The same of a context that the program made, and destroys. */
+static int destroyed_in_flight(char **args)
+{
+    prepare(args);
+    Context c;
+    OKAY(cuCtxCreate_v2, &c, 0, 0);
+    OKAY(cuMemAlloc_v2, &dev, (size_t)MIB);
+    OKAY(cuMemAllocHost_v2, &pinned, (size_t)MIB);
+    OKAY(cuStreamCreate, &a, 1);
+    copies(30);
+    OKAY(cuCtxDestroy_v2, c);
+    context(0);
+    OKAY(cuMemAlloc_v2, &dev, (size_t)MIB);
+    OKAY(cuMemAllocHost_v2, &pinned, (size_t)MIB);
+    OKAY(cuStreamCreate, &a, 1);
+    copies(5);
+    OKAY(cuStreamSynchronize, a);
+    return 0;
+}
+
 static int exit_with_work(char **args)
 {
     prepare(args);
@@ -312,5 +332,5 @@ static int main_leaves(char **args)
     pthread_exit(0);
 }
 
-MODES({"forks", forks}, {"forks_again", forks_again}, {"reset_in_flight", reset_in_flight}, {"exit_with_work", exit_with_work}, {"threads_leave_captures", threads_leave_captures},
+MODES({"forks", forks}, {"forks_again", forks_again}, {"reset_in_flight", reset_in_flight}, {"destroyed_in_flight", destroyed_in_flight}, {"exit_with_work", exit_with_work}, {"threads_leave_captures", threads_leave_captures},
       {"many", many}, {"million", million}, {"comings_and_goings", comings_and_goings}, {"exit_with_kernels", exit_with_kernels}, {"reset_in_capture", reset_in_capture}, {"shared_primary", shared_primary}, {"killed", killed}, {"cost", cost}, {"turns", turns}, {"main_leaves", main_leaves})

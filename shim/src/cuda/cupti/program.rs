@@ -52,7 +52,7 @@ fn find_real(entry: &Entry) -> usize {
         // SAFETY: a loaded object.
         unsafe { elf::find_in(&raw const object, symbol) }
     });
-    let Hook(ours) = entry.hook;
+    let Hook(ours) = entry.export;
     let at = found.filter(|p| *p != ours.cast()).map_or(0, |p| p as usize);
     entry.real.store(at, Relaxed);
     at

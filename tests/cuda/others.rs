@@ -1,0 +1,65 @@
+//! Promises about other preloaded libraries between programs and the driver, before us and behind us.
+
+use super::*;
+
+/// One that stands in front of the driver's functions by name, and one that gives its own out where the driver's are looked up.
+fn others() -> [(&'static str, String); 2] {
+    [("in_front", "-DIN_FRONT"), ("gives_out", "-DGIVES_OUT")].map(|(name, how)| {
+        let made = support::build("cuda/other.c", &format!("libother_{name}.so"), &["-shared", "-fPIC", "-fvisibility=hidden", "-O2", how]);
+        (name, made.to_str().expect("a path in UTF-8").to_owned())
+    })
+}
+
+/// The same with it alone (which is what must come of it) and with us before and behind it.
+fn in_both_orders(source: &str, mode: &str, way: &str, holds: impl Fn(&Gpu, &str)) {
+    let (shim, program, driver) = (support::shim(), program(source, way), driver_of(13050));
+    let shim = shim.to_str().expect("a path in UTF-8");
+    for (name, other) in others() {
+        for (order, both) in [("behind", format!("{shim}:{other}")), ("before", format!("{other}:{shim}"))] {
+            let what = format!("{mode} {way}, {name} {order}");
+            let run = format!("cuda_other_{source}_{mode}_{way}_{name}_{order}");
+            holds(
+                &gpu_of(
+                    &program,
+                    &run,
+                    &[mode, way],
+                    Mode::Full,
+                    (&[("LD_PRELOAD", &both)], &[("LD_PRELOAD", &other), ("CUDA_DRIVER", &driver)]),
+                ),
+                &what,
+            );
+        }
+    }
+}
+
+#[test]
+fn another_library_before_us_or_behind_us_sees_what_it_saw_and_each_call_counts_once() {
+    if skipped("another_library_before_us_or_behind_us_sees_what_it_saw_and_each_call_counts_once") {
+        return;
+    }
+    for way in WAYS {
+        in_both_orders("copies", "all", way, |g, what| {
+            assert_eq!((g.transfers(), g.number("/untimed"), g.number("/unknown_frees")), (g.expected(), 0, 0), "{what}");
+            let of = ["peak_bytes", "allocs"].map(|key| g.number(&format!("/devices/0/{key}")));
+            assert_eq!(of, [16 * MIB, 4], "{what}: two blocks, one managed, an array");
+            assert_eq!(g.number("/devices/1/peak_bytes"), 4 * MIB, "{what}");
+            // In front of linked calls, or given out: it has seen what it has seen without us (its counts are said by the program's run).
+            let seen = g.stdout.lines().find_map(|l| l.strip_prefix("OTHER ")).expect("its counts").to_owned();
+            let any = if (way == "linked") == what.contains("in_front") { "3 0 2 2" } else { "0 0 0 0" };
+            assert_eq!(seen, any, "{what}");
+        });
+    }
+}
+
+#[test]
+fn dlsym_stays_right_with_another_library_there() {
+    if skipped("dlsym_stays_right_with_another_library_there") {
+        return;
+    }
+    for mode in ["without_driver", "others", "with_driver"] {
+        in_both_orders("lookups", mode, "dlsym", |g, what| {
+            assert_eq!(g.run["gpu"].is_null(), mode != "with_driver", "{what}: {}", g.run["gpu"]);
+            assert!(mode != "with_driver" || g.number("/devices/0/live_bytes") == 2 * MIB, "{what}");
+        });
+    }
+}
