@@ -216,6 +216,52 @@ fn a_second_injection_library_of_nvtx_has_its_calls_and_its_way() {
     nvtx_phases(&report(&dir)["runs"][0]);
 }
 
+/// NVIDIA's own headers, where PyPI's package of them is installed.
+fn nvtx_headers(test: &str) -> Option<String> {
+    if support::lacks(test, &[Need::Preload, Need::Module("nvidia.nvtx"), Need::Command("g++")]) {
+        return None;
+    }
+    let script = "import nvidia.nvtx, os; print(os.path.join(list(nvidia.nvtx.__path__)[0], 'include'))";
+    let said = Command::new(support::python()?).args(["-c", script]).output().expect("python");
+    Some(format!("-I{}", lossy(&said.stdout).trim()))
+}
+
+#[test]
+fn a_program_of_nvidias_own_headers_is_heard() {
+    let test = "a_program_of_nvidias_own_headers_is_heard";
+    let Some(headers) = nvtx_headers(test) else { return };
+    let client = support::build("nvtx_real.cc", "nvtx_real", &[&headers]);
+    let other = support::build("nvtx_other.c", "nvtx_other.so", &["-shared", "-fPIC"]);
+    // A profiler of its own beside it hears what it asked for: C's functions and ranges in domains.
+    for (chained, said) in [(false, "done\n"), (true, "done\nother: pushes 1 pops 1 ranges 2 domains 1\n")] {
+        let dir = support::fresh_dir(test);
+        let mut command = Command::new(&client);
+        if chained {
+            command.env("NVTX_INJECTION64_PATH", &other);
+        }
+        let ran = run(&mut command, &dir, &[("MEMSHIM_MODE", "full")]);
+        assert_eq!((ran.end(), lossy(&ran.stderr), lossy(&ran.stdout)), ("exit 0".into(), String::new(), said.into()));
+        let report = report(&dir);
+        let first = &report["runs"][0];
+        let of = |path: &str| {
+            let p = phase(first, path);
+            assert_eq!((p["source"].as_str(), number(p, "open")), (Some("nvtx"), 0), "{p}");
+            (number(p, "count"), number(p, "heap_persistent_bytes"), number(p, "heap_transient_bytes"))
+        };
+        assert_eq!(of("outer"), (1, 1_000_000, 3_000_000), "chained: {chained}");
+        assert_eq!(of("outer/assemble"), (1, 1_000_000, 0));
+        assert_eq!(of("outer/solver: matvec"), (2, 0, 3_000_000));
+        assert_eq!(of("outer/solver: matvec/solver: multiply"), (2, 0, 700_000));
+        assert_eq!(of("breit ü"), (1, 0, 200_000));
+        assert_eq!(of("by C"), (1, 0, 400_000));
+        // What the C++ library and the C library keep of a thread is small.
+        let (count, left, _) = of("handed on");
+        assert!(count == 1 && (500_000..502_000).contains(&left), "{left}");
+        let marks: Vec<&str> = first["marks"].as_array().expect("marks").iter().filter_map(|m| m["name"].as_str()).collect();
+        assert_eq!(marks, ["a mark", "C's mark"]);
+    }
+}
+
 #[test]
 fn the_nvtx_package_of_python_is_heard() {
     let test = "the_nvtx_package_of_python_is_heard";

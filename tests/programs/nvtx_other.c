@@ -27,7 +27,11 @@ static void *create(const char *name) {
     return (void *)0xabcd00;
 }
 static void *registered(void *domain, const char *text) {
-    return domain == (void *)0xabcd00 ? (void *)0xbeef00 : 0;
+    static uintptr_t handle = 0xbeef00;
+    int known = !domain || domain == (void *)0xabcd00;
+    void *given = known ? (void *)handle : 0;
+    handle += known ? 16 : 0;
+    return given;
 }
 
 int InitializeInjectionNvtx2(const void *(*export)(uint32_t)) {

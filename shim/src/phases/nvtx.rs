@@ -59,7 +59,7 @@ type Initialize = unsafe extern "C" fn(Option<Export>) -> c_int;
 #[repr(C)]
 struct Callbacks {
     size: usize,
-    tables: Option<unsafe extern "C" fn(u32, *mut *mut *mut usize, *mut u32) -> c_int>,
+    tables: Option<Tables>,
 }
 
 const CALLBACKS: u32 = 1;
@@ -74,17 +74,14 @@ const CORE2: u32 = 5;
 pub unsafe extern "C" fn InitializeInjectionNvtx2(export: Option<Export>) -> c_int {
     // SAFETY: NVTX's own tables, with the layout that it states.
     unsafe {
-        let theirs = chained().map_or(0, |initialize| initialize(export));
-        if ready().is_null() {
-            return theirs;
-        }
         let callbacks = export.map_or(core::ptr::null(), |export| export(CALLBACKS)).cast::<Callbacks>();
-        let Some(tables) = (!callbacks.is_null() && (*callbacks).size >= size_of::<Callbacks>()).then(|| (*callbacks).tables).flatten()
-        else {
-            return theirs;
-        };
-        put(tables, CORE, &CORE_HOOKS.0, &NEXT, theirs != 0);
-        put(tables, CORE2, &CORE2_HOOKS.0, &NEXT2, theirs != 0);
+        let tables = (!callbacks.is_null() && (*callbacks).size >= size_of::<Callbacks>()).then(|| (*callbacks).tables).flatten();
+        let unset = tables.map_or([[0; IDS]; 2], |tables| [CORE, CORE2].map(|module| entries(tables, module)));
+        let theirs = chained().map_or(0, |initialize| initialize(export));
+        let Some(tables) = tables.filter(|_| !ready().is_null()) else { return theirs };
+        let [core, core2] = unset;
+        put(tables, CORE, &CORE_HOOKS.0, &NEXT, (theirs != 0).then_some(&core));
+        put(tables, CORE2, &CORE2_HOOKS.0, &NEXT2, (theirs != 0).then_some(&core2));
         1
     }
 }
@@ -108,27 +105,33 @@ unsafe fn chained() -> Option<Initialize> {
 
 type Hooks = [(usize, *const c_void)];
 
-/// Puts our callbacks into a module's table, and remembers those of the library before us.
-unsafe fn put(
-    tables: unsafe extern "C" fn(u32, *mut *mut *mut usize, *mut u32) -> c_int,
-    module: u32,
-    hooks: &Hooks,
-    next: &[AtomicUsize; IDS],
-    chained: bool,
-) {
+type Tables = unsafe extern "C" fn(u32, *mut *mut *mut usize, *mut u32) -> c_int;
+
+/// Where a module's function pointers stand: of number `id`, if it has that.
+unsafe fn place(tables: Tables, module: u32, id: usize) -> Option<*mut usize> {
     let (mut table, mut size) = (core::ptr::null_mut::<*mut usize>(), 0);
     // SAFETY: NVTX gives an array of `size` pointers to its function pointers.
     unsafe {
-        if tables(module, &mut table, &mut size) == 0 || table.is_null() {
-            return;
-        }
-        for (id, hook) in hooks.iter().filter(|(id, _)| *id < size as usize) {
-            let place = *table.add(*id);
-            if place.is_null() {
-                continue;
-            }
-            // Where no library came before us what stands there is NVTX's own way here.
-            if let Some(next) = next.get(*id).filter(|_| chained && *place != *hook as usize) {
+        let known = tables(module, &mut table, &mut size) != 0 && !table.is_null() && id < size as usize;
+        known.then(|| *table.add(id)).filter(|place| !place.is_null())
+    }
+}
+
+/// What stands in a module's table.
+unsafe fn entries(tables: Tables, module: u32) -> [usize; IDS] {
+    // SAFETY: NVTX's own tables.
+    core::array::from_fn(|id| unsafe { place(tables, module, id).map_or(0, |place| *place) })
+}
+
+/// Puts our callbacks into a module's table, and remembers those of the library before us; `unset` is what stood there before that one came:
+/// NVTX's own way here, which whoever sets nothing leaves there.
+unsafe fn put(tables: Tables, module: u32, hooks: &Hooks, next: &[AtomicUsize; IDS], unset: Option<&[usize; IDS]>) {
+    for (id, hook) in hooks {
+        // SAFETY: NVTX's own tables.
+        unsafe {
+            let Some(place) = place(tables, module, *id) else { continue };
+            let was_set = unset.and_then(|all| all.get(*id)).is_some_and(|before| before != &*place) && *place != *hook as usize;
+            if let Some(next) = next.get(*id).filter(|_| was_set) {
                 next.store(*place, Release);
             }
             place.write(*hook as usize);
