@@ -154,6 +154,38 @@ fn who_leaks_in_python_is_named_and_a_cache_is_not() {
     }
 }
 
+/// Caches that are full after six tenths of the steps grow no more; a leak beside them goes on.
+#[test]
+fn a_cache_that_fills_late_is_no_leak_and_hides_none() {
+    if lacks("a_cache_that_fills_late_is_no_leak_and_hides_none", &[Need::Preload]) {
+        return;
+    }
+    for (settings, exact) in [(FULL, true), (FAST, false)] {
+        for steps in [60, 1000] {
+            let dir = fresh_dir("steps-cache");
+            record(&mut steps_c(&[&steps.to_string(), &format!("cache={}", steps * 6 / 10)]), &dir, settings);
+            let (step, run) = phase_of(&dir, "step");
+            assert_eq!((&step["steps"]["leaks"], step["growth_per_count_bytes"].as_f64()), (&false.into(), Some(0.0)), "{step}");
+            assert_eq!(run["advice"], serde_json::json!([]));
+        }
+        let dir = fresh_dir("steps-cache-leak");
+        record(&mut steps_c(&["1000", "leak=1024", "cache=600"]), &dir, settings);
+        keeps_a_kilobyte(&dir, "step", ("leak", line_of("steps.c", "kept[n_kept++]")), exact);
+        let (step, _) = phase_of(&dir, "step");
+        let growth = step["growth_per_count_bytes"].as_f64().expect("a growth");
+        assert!((1024.0..=1040.0).contains(&growth), "{growth}");
+    }
+    let Some(python) = python() else { return };
+    let script = "import functools\n\
+                  @functools.lru_cache(maxsize=180)\ndef table(i): return bytearray(4000)\n\
+                  def step(i): return len(table(i)) + len(bytearray(5000))\n\
+                  for i in range(300): step(i)\n";
+    let dir = fresh_dir("steps-cache-py");
+    record(Command::new(python).args(["-c", script]).env("MEMSHIM_PHASE_PY", "__main__:step"), &dir, FULL);
+    let (step, _) = phase_of(&dir, "__main__:step");
+    assert_eq!((step["count"].as_u64(), &step["steps"]["leaks"]), (Some(300), &false.into()), "{step}");
+}
+
 #[test]
 fn a_map_kept_each_step_is_a_leak_of_maps() {
     if lacks("a_map_kept_each_step_is_a_leak_of_maps", &[Need::Preload]) {
@@ -171,6 +203,12 @@ fn a_map_kept_each_step_is_a_leak_of_maps() {
         assert_eq!((&growth["gpu"], &growth["pinned"]), (&Value::Null, &Value::Null), "no driver was called");
         let said = run["advice"].as_array().expect("advice").iter().filter_map(|a| a["what"].as_str()).collect::<Vec<_>>();
         assert!(said.contains(&"`step` leaks committed maps: it keeps 64.0 KiB each time"), "{said:?}");
+        let site = &step["steps"]["map_sites"][0];
+        let (mapped, maps) = (site["bytes"].as_i64(), site["allocs"].as_i64());
+        assert_eq!((owner(site), mapped, maps), (("main", line_of("steps.c", "*(char *)mmap(0")), Some(500 * 65536), Some(500)), "{step}");
+        let advice = run["advice"].as_array().expect("advice").iter().find(|a| a["what"].as_str().is_some_and(|w| w.contains("maps")));
+        let evidence = advice.and_then(|a| a["evidence"].as_str()).expect("evidence");
+        assert!(evidence.contains("mapped still at the end: 31.2 MiB by main (steps.c:"), "{evidence}");
         // One page of each is touched.
         let dir = fresh_dir("steps-steady-map");
         record(&mut steps_c(&["500"]), &dir, settings);

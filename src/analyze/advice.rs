@@ -98,16 +98,20 @@ fn leaks(run: &Run) -> impl Iterator<Item = Advice> {
 
 /// A leak of another class than the heap.
 fn leaks_beside_the_heap(p: &Phase) -> Option<Advice> {
-    let (class, of) = p.steps.as_ref()?.growth.leaking()?;
+    let steps = p.steps.as_ref()?;
+    let (class, of) = steps.growth.leaking()?;
     let bytes = |of: f64| iec(of.max(0.0) as u64);
+    let mapped = steps.map_sites.first().filter(|_| class == "maps");
+    let mapped = mapped.map(|top| format!("; mapped still at the end: {} by {}", iec(top.bytes.0), left::who(top)));
     let class = in_words(class);
     Some(Advice {
         what: format!("`{}` leaks {class}: it keeps {} each time", p.path.join(" › "), bytes(of.per_count_bytes)),
         evidence: format!(
-            "{class} at its ends: {} to {} more each time with 95 % confidence, over {} times",
+            "{class} at its ends: {} to {} more each time with 95 % confidence, over {} times{}",
             bytes(of.low_bytes),
             bytes(of.high_bytes),
-            count(p.count)
+            count(p.count),
+            mapped.unwrap_or_default()
         ),
         gain_bytes: Some(Bytes(of.total_bytes.max(0.0) as u64)),
         gain_s: None,

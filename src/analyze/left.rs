@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::owner::{self, Own};
 use super::report::{Frame, PHASE_SITES_SHOWN, Phase, PhaseSite, PhaseSites};
 use super::sites::Sums;
-use super::sources;
+use super::sources::{self, Memory};
 use super::stacks::{FrameTable, Names, Resolver, Stack};
 use super::{Options, phases::is_of_process, views};
 use crate::model::image::ImageEnd;
@@ -15,6 +15,8 @@ use crate::model::units::{Bytes, whole};
 
 /// Phases whose sites are listed; of further ones those that left least have none.
 const PHASES_SHOWN: usize = 200;
+/// Who maps once in more steps than these leaks nothing each step.
+const MAPS_RARELY: f64 = 10.0;
 /// Growth of fewer standard errors is not one.
 const CERTAIN: f64 = 2.0;
 
@@ -46,6 +48,20 @@ pub fn complete(image: &ImageEnd, phases: &mut [Phase], names: &Names, table: &m
         steps.sites = of(rows, table).top;
         steps.sites_from = Some(u64::from(first_told(u32::try_from(phase.count).unwrap_or(u32::MAX))) - 1);
     }
+    let leak = |p: &&mut Phase| p.steps.as_ref().and_then(|s| s.growth.maps).is_some_and(|maps| maps.leaks);
+    for phase in phases.iter_mut().filter(leak).take(PHASES_SHOWN) {
+        let count = phase.count;
+        let Some(steps) = phase.steps.as_mut() else { continue };
+        steps.map_sites = mapped_often(image, count, &mut resolver, table, options);
+    }
+}
+
+/// Who maps as often as a phase repeats, or nearly, by what of it is mapped still. Of maps nothing is known by phase.
+fn mapped_often(image: &ImageEnd, times: u64, resolver: &mut Resolver, table: &mut FrameTable, options: &Options) -> Vec<PhaseSite> {
+    let mut rows = sources::rows(image, Memory::Maps, resolver, table, options);
+    rows.retain(|(_, s)| s.leaked > 0 && s.allocs * MAPS_RARELY >= times as f64);
+    rows.iter_mut().for_each(|(_, s)| (s.live_at, s.live_at_blocks) = (s.leaked, s.allocs));
+    of(rows, table).top
 }
 
 /// Who holds a site's memory, for a sentence.
@@ -53,18 +69,19 @@ pub fn who(site: &PhaseSite) -> String {
     site.owner.and_then(|at| site.frames.get(at)).or(site.frames.first()).map_or("code without a name".into(), views::label)
 }
 
-/// By how much each site of a phase holds more at its later ends, in two halves.
+/// By how much each site of a phase holds more at its later ends, in two parts: the first two thirds of them, and the last.
 fn grown(image: &ImageEnd, phase: &Phase) -> HashMap<u32, [Balance; 2]> {
     let paths: Vec<bool> = image.phases.paths.iter().map(|p| is(p, phase)).collect();
     let mut all: HashMap<u32, [Balance; 2]> = HashMap::new();
     for l in image.heap.left.iter().filter(|l| paths.get(l.path as usize) == Some(&true)) {
-        let halves = all.entry(l.site).or_default();
-        halves.iter_mut().zip(l.grown).for_each(|(half, more)| half.join(more));
+        let parts = all.entry(l.site).or_default();
+        parts.iter_mut().zip(l.grown).for_each(|(part, more)| part.join(more));
     }
     all
 }
 
-/// Of these the sites that hold more and more. What grows in one half alone was loaded once; that is only told where nothing grows in both.
+/// Of these the sites that hold more and more. What grows in one part alone was loaded once, or has filled; that is only told where nothing grows in
+/// both.
 fn leaking(sites: HashMap<u32, [Balance; 2]>) -> Vec<(u32, Balance)> {
     let mut all: Vec<(u32, Balance, bool)> = Vec::new();
     for (site, [early, late]) in sites {

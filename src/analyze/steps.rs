@@ -1,7 +1,8 @@
 //! A phase that repeats: does it grow, and which of its times stand out?
 //!
 //! Growth is the median of the slopes between all pairs of steps (Theil and Sen), with the interval that Kendall's statistic gives: a few
-//! steps that load something, or a cache that fills at the start, do not move it. The first tenth is warming up and is left out.
+//! steps that load something, or a cache that fills at the start, do not move it. The first tenth is warming up and is left out. Where less
+//! grows in the last third of the rest, what grows there is the growth: what has stopped is a cache that has filled.
 
 mod figures;
 mod growth;
@@ -37,7 +38,7 @@ pub fn steps(all: &[Step]) -> Option<(f64, Steps)> {
     }
     let judged = all[first_judged(all.len())..].iter().enumerate();
     let points: Vec<(f64, f64)> = judged.map(|(at, s)| (at as f64, s.level as f64)).collect();
-    let slope = Slope::of(&points, JUDGED);
+    let slope = Slope::going_on(&points, JUDGED);
     let said = Steps {
         growth_low_bytes: slope.low,
         growth_high_bytes: slope.high,
@@ -98,6 +99,10 @@ mod tests {
             levels((0..500).map(|i| 240 * i)),
             // A cache that fills at the start.
             levels((0..200).map(|i| if i < 15 { i << 20 } else { 15 << 20 })),
+            // Caches that fill later: at once, and as what is asked for comes at random.
+            levels((0..1000).map(|i| i.min(600) << 14)),
+            levels((0..60).map(|i| (i.min(36) << 14) + noise(i, 3000))),
+            levels((0..600).map(|i| (1e7 * (1.0 - (-i as f64 / 90.0).exp())) as i64)),
             // One step that loads something.
             levels((0..200).map(|i| if i < 120 { 0 } else { 90 << 20 })),
             levels([1 << 30, 2 << 30, 3 << 30].into_iter()),

@@ -227,6 +227,9 @@ pub struct Steps {
     pub outliers: Vec<Outlier>,
 }
 
+    /// Of one that leaks committed maps: call sites that map as often as it repeats, or nearly, by what of theirs was mapped when the run ended
+    /// (`allocs`: how often they mapped), at most [`PHASE_SITES_SHOWN`]. Empty: it does not, nothing was left, or no call stacks were recorded.
+    pub map_sites: Vec<PhaseSite>,
 /// How the memory of each class grows over the steps; `null` where it is not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GrowthByClass {

@@ -1,4 +1,5 @@
-//! How memory grows over the steps of a phase: the median slope of a class at their ends, and whether that is a leak.
+//! How memory grows over the steps of a phase: the median slope of a class at their ends, and whether that is a leak. What grew and then stopped
+//! is none.
 //!
 //! Pure: levels in, an answer out. What the levels are of is the caller's.
 
@@ -15,6 +16,11 @@ const LEAK_TOTAL: f64 = 10.0 * 1024.0 * 1024.0;
 pub const LEAK_STEPS_MIN: usize = 10;
 /// z of a 95 % interval.
 const Z: f64 = 1.959_963_985;
+/// Of the points that are judged the last of so many parts is that in which growth has to go on, if it has so many points.
+const LAST: usize = 3;
+const LAST_MIN: usize = 6;
+/// Growth of a smaller share there than before has stopped, or is another one.
+const GOES_ON: f64 = 0.5;
 /// Points of a class other than the heap between which slopes are taken.
 const POINTS: usize = 200;
 
@@ -52,6 +58,22 @@ impl Slope {
         let pairs = slopes.len() as f64;
         let rank = |r: f64| slopes.get((r.max(0.0) as usize).min(slopes.len().saturating_sub(1))).copied().unwrap_or(0.0);
         Slope { median: quantile(&slopes, 0.5), low: rank(((pairs - c) / 2.0).floor()), high: rank(((pairs + c) / 2.0).ceil()) }
+    }
+
+    /// The growth that goes on: that of all points, or where it is clearly less in the last part of them, the one there. A cache that has filled
+    /// grows no more, however long that took.
+    pub fn going_on(points: &[(f64, f64)], most: usize) -> Slope {
+        let all = Slope::of(points, most);
+        let last = &points[points.len() - points.len() / LAST..];
+        let (Some(from), Some(to)) = (last.first(), last.last()) else { return all };
+        if last.len() < LAST_MIN || all.median <= 0.0 {
+            return all;
+        }
+        let slope = Slope::of(last, most);
+        // Growth by jumps, some steps apart, may look flat between them: what it comes to counts as well.
+        let grown = to.1 - from.1;
+        let stopped = slope.high < all.median * GOES_ON && grown < all.median * GOES_ON * (to.0 - from.0);
+        if stopped { slope } else { all }
     }
 
     /// Over so many steps, all told.
@@ -93,14 +115,14 @@ pub fn growth(known: &[Around], count: usize) -> Option<Growth> {
     }
     let from = known.partition_point(|a| a.step < first_judged(count));
     let level: Vec<(f64, f64)> = known[from..].iter().map(|a| (a.step as f64, a.end as f64)).collect();
-    let mut slope = Slope::of(&level, POINTS);
+    let mut slope = Slope::going_on(&level, POINTS);
     if slope.median > 0.0 {
         let mut left = 0.0;
         let own = known.iter().enumerate().map(|(at, a)| {
             left += (a.end - a.begin) as f64;
             (at as f64, left)
         });
-        let own = Slope::of(&own.collect::<Vec<_>>()[from..], POINTS);
+        let own = Slope::going_on(&own.collect::<Vec<_>>()[from..], POINTS);
         slope = if own.median < slope.median { own } else { slope };
     }
     Some(Growth { change_bytes: last.end.saturating_sub(first.begin), ..said(slope, count) })
@@ -150,6 +172,32 @@ mod tests {
         assert_eq!((g.per_count_bytes, g.leaks), (1000.0, true));
         assert_eq!(resident(&some, 900).map(|g| g.leaks), Some(false), "below 10 MiB");
         assert_eq!(growth(&some[..2], 900), None);
+    }
+
+    /// Points of a level, one a step.
+    fn points(n: i64, of: impl Fn(i64) -> i64) -> Vec<(f64, f64)> {
+        (0..n).map(|i| (i as f64, of(i) as f64)).collect()
+    }
+
+    #[test]
+    fn growth_that_stops_is_none_and_one_that_goes_on_beside_it_is_what_it_is() {
+        for n in [18, 60, 200, 600, 1000] {
+            let fills = |i: i64| 10_240 * i.min(n * 6 / 10);
+            assert_eq!(Slope::going_on(&points(n, fills), 600), Slope::default(), "{n}");
+            assert!(Slope::of(&points(n, fills), 600).low > 512.0, "{n}: of all steps it is growth");
+            let beside = Slope::going_on(&points(n, |i| fills(i) + 1024 * i), 600);
+            assert_eq!((beside.low, beside.median, beside.high), (1024.0, 1024.0, 1024.0), "{n}");
+        }
+    }
+
+    #[test]
+    fn growth_by_jumps_goes_on_between_them() {
+        for every in 1..=12 {
+            for first in 0..every {
+                let jumps = Slope::going_on(&points(60, |i| 1024 * every * ((i + first) / every)), 600);
+                assert!(jumps.low >= 512.0, "every {every} from {first}: {jumps:?}");
+            }
+        }
     }
 
     #[test]

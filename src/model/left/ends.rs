@@ -55,14 +55,15 @@ impl Ends {
         next.checked_sub(1).map_or(Balance::default(), |at| self.0[at].1)
     }
 
-    /// By how much what was held grew from the first end that is told to the middle one, and from there to the last, at which it held `last`.
+    /// By how much what was held grew from the first end that is told on for two thirds of the way, and from there to the last, at which it held
+    /// `last`: a cache that has filled does not grow there.
     pub(super) fn grown(&self, ends: u32, last: Balance) -> [Balance; 2] {
         if ends < ENDS_MIN {
             return Default::default();
         }
         let first = first_told(ends);
-        let middle = self.at((first + (ends - first) / 2).next_multiple_of(grid(ends)));
-        [middle.since(self.at(first)), last.since(middle)]
+        let later = self.at((first + (ends - first) / 3 * 2).next_multiple_of(grid(ends)));
+        [later.since(self.at(first)), last.since(later)]
     }
 }
 
@@ -92,17 +93,18 @@ mod tests {
         for ends in [10, 63, 64, 127, 128, 129, 1000, 4097, 100_000] {
             let ([early, late], noted) = grown(ends, |end| i64::from(end) * 10);
             assert_eq!(early + late, i64::from(ends - first_told(ends)) * 10, "{ends}");
-            assert!((early - late).abs() <= 2 * 10 * i64::from(grid(ends)), "{ends}: halves {early} {late}");
+            assert!((early - 2 * late).abs() <= 3 * 10 * i64::from(grid(ends) + 2), "{ends}: two thirds {early}, the last {late}");
             assert!(noted <= 2 * GRID as usize + 1, "{ends}: {noted}");
             assert!(first_told(ends) - ends / 10 <= ends / GRID + 1, "{ends}");
         }
     }
 
     #[test]
-    fn what_warms_up_does_not_grow_and_what_jumps_grows_in_one_half() {
+    fn what_warms_up_does_not_grow_and_what_jumps_or_stops_grows_in_one_part() {
         assert_eq!(grown(1000, |end| i64::from(end.min(90))).0, [0, 0]);
         assert_eq!(grown(1000, |end| if end < 300 { 5 } else { 80 }).0, [75, 0]);
         assert_eq!(grown(1000, |end| if end < 900 { 5 } else { 80 }).0, [0, 75]);
+        assert_eq!(grown(1000, |end| i64::from(end.min(600)) * 10).0[1], 0);
         assert_eq!(grown(1000, |_| 0), ([0, 0], 0), "nothing to note of what is gone by each end");
         assert_eq!(grown(9, i64::from).0, [0, 0], "too few");
     }

@@ -47,6 +47,11 @@ pub fn all(page: &mut Page, whose: &Whose) {
         t = table(&shown, &columns);
     }
     page.rows(t);
+    let more = repeat(run).count() - shown.len();
+    if more > 0 {
+        let phases = if more == 1 { "phase that repeats and" } else { "phases that repeat and" };
+        page.say("", format!("and {} more {phases} took less time (all in --json)", count(more as u64)));
+    }
     growth(page, run, &shown);
     outliers(page, &shown);
     page.gap();
@@ -54,8 +59,7 @@ pub fn all(page: &mut Page, whose: &Whose) {
 
 /// Those that took longest, and those that leak, in the order in which they began.
 fn chosen(run: &Run) -> Vec<(&Phase, &Steps)> {
-    let told = run.phases.iter().filter(|p| !is_of_process(p) && p.source != "auto");
-    let all: Vec<(&Phase, &Steps)> = told.filter_map(|p| Some((p, p.steps.as_ref()?))).collect();
+    let all: Vec<(&Phase, &Steps)> = repeat(run).collect();
     let mut longest: Vec<usize> = (0..all.len()).collect();
     longest.sort_by(|a, b| {
         let key = |at: usize| (leaks(all[at].1), all[at].0.wall_s);
@@ -65,6 +69,12 @@ fn chosen(run: &Run) -> Vec<(&Phase, &Steps)> {
     longest.truncate(SHOWN);
     longest.sort_unstable();
     longest.into_iter().map(|at| all[at]).collect()
+}
+
+/// All of which there is something to say.
+fn repeat(run: &Run) -> impl Iterator<Item = (&Phase, &Steps)> {
+    let told = run.phases.iter().filter(|p| !is_of_process(p) && p.source != "auto");
+    told.filter_map(|p| Some((p, p.steps.as_ref()?)))
 }
 
 fn leaks(s: &Steps) -> bool {
@@ -89,14 +99,15 @@ fn growth(page: &mut Page, run: &Run, shown: &[(&Phase, &Steps)]) {
         }
         for (class, of) in s.growth.known().filter(|(class, of)| of.leaks && *class != "heap") {
             let line = format!(
-                "`{}` grows by {} of {} each time ({} to {} with 95 % confidence), {} in {} times: a leak",
+                "`{}` grows by {} of {} each time ({} to {} with 95 % confidence), {} in {} times: a leak{}",
                 p.name,
                 iec_signed(of.per_count_bytes as i64),
                 in_words(class),
                 iec_signed(of.low_bytes as i64),
                 iec_signed(of.high_bytes as i64),
                 iec_signed(of.total_bytes as i64),
-                count(p.count)
+                count(p.count),
+                if class == "maps" { mapped_by(s) } else { String::new() }
             );
             page.warn("", line);
         }
@@ -137,6 +148,12 @@ fn kept_by(s: &Steps) -> String {
     };
     let all: Vec<String> = s.sites.iter().take(SITES_SHOWN).map(site).collect();
     format!("; kept since number {}: {}", count(from), all.join(", "))
+}
+
+/// Who has mapped what a leak of maps has come to.
+fn mapped_by(s: &Steps) -> String {
+    let all: Vec<String> = s.map_sites.iter().take(SITES_SHOWN).map(|of| format!("{} by {}", iec(of.bytes.0), who(of))).collect();
+    if all.is_empty() { String::new() } else { format!("; mapped still at the end: {}", all.join(", ")) }
 }
 
 /// Of each phase the time that took longest, and what it did differently.
