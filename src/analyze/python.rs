@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::heap;
-use super::report::{Function, Python, Usable};
+use super::report::{Function, Python, Site, Usable};
 use crate::model::image::{ImageEnd, releases};
 use crate::model::python::PythonEnd;
 use crate::model::units::{Bytes, Nanos};
 
+/// What such memory is called.
+pub const ARENA: &str = "pymalloc arena";
 /// By how much the usable size of a block exceeds what was asked for, at most: malloc's chunks and pymalloc's size classes.
 const SLACK: i64 = 31;
 
@@ -23,6 +25,11 @@ pub fn python(image: &ImageEnd) -> Option<Python> {
         if p.full { full(image, p, &mut of) } else { fast(image, p, &mut of) }
     }
     Some(of)
+}
+
+/// What of the call sites' maps is arenas of its small objects.
+pub fn arenas(sites: &[Site]) -> Option<Bytes> {
+    sites.iter().filter(|s| s.name == Some(ARENA)).try_fold(Bytes(0), |sum, s| Some(sum + s.live_at_peak_bytes?)).filter(|b| b.0 > 0)
 }
 
 fn counted(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {

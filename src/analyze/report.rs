@@ -266,6 +266,8 @@ pub struct Python {
     pub usable: Option<Usable>,
     /// By function of the three domains: `PyMem_Raw…`, `PyMem_…`, `PyObject_…`.
     pub by_function: BTreeMap<String, Function>,
+    /// Mapped for arenas of small objects when most was mapped; `null`: no call stacks were recorded, or another instant was asked for.
+    pub arenas_bytes: Option<Bytes>,
 }
 
 /// By usable size.

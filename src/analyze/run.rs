@@ -4,7 +4,7 @@ use super::Options;
 use super::clock::rfc3339;
 use super::ending::ending;
 use super::report::{
-    Children, EndKind, Kin, Known, Lowered, Mode, Run, SAMPLES_SHOWN, Sample, SeenOutside, Started, THREADS_SHOWN, Thread,
+    Children, EndKind, Kin, Known, Lowered, Mode, Python, Run, SAMPLES_SHOWN, Sample, SeenOutside, Started, THREADS_SHOWN, Thread,
 };
 use super::stacks::{FrameTable, Names};
 use super::{artifacts, auto, compiles, cpu, gpu, heap, left, maps, missing, phases, python, rss, sites};
@@ -62,6 +62,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     phases.extend(own);
     left::complete(&image, &mut phases, names, frames, options);
     let sites = sites::sites(&image, &phases, names, frames, options);
+    let python = python::python(&image).map(|of| Python { arenas_bytes: python::arenas(&sites.sites), ..of });
     let rss = rss::rss(&image, &maps, inside, &end);
     let told: Vec<_> = phases.iter().filter(|p| !phases::is_of_process(p)).cloned().collect();
     let short_peaks = auto::short_peaks(&told, &heap, &rss, inside);
@@ -78,7 +79,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         command: h.argv.iter().map(|a| a.0.clone()).collect(),
         exe: h.exe.0.clone(),
         cwd: h.cwd.0.clone(),
-        python: python::python(&image),
+        python,
         mode,
         lowered: seen.lowered.first().map(|l| if l.errno.is_some() { Lowered::Unwritten } else { Lowered::Cap }),
         full_until_s: seen.lowered.first().filter(|_| seen.full_before).map(|l| Nanos(l.t).seconds_since(Nanos(h.mono_ns))),

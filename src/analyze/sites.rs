@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Options;
 use super::left;
 use super::owner::{self, Own};
+use super::python::ARENA;
 use super::report::{Frame, Listed, Missing, OWNERS_SHOWN, Owner, Phase, SITES_SHOWN, Site, SiteSums, View};
 use super::sources::{self, Memory};
 use super::stacks::{FrameTable, Names, Stack};
@@ -376,7 +377,7 @@ fn arenas(frames: &[Frame], s: &Sums) -> Option<&'static str> {
     let each = s.total / s.allocs.max(1.0);
     let of_its_size = [256 << 10, 1 << 20].iter().any(|size| each == f64::from(*size));
     let named = first.function.as_deref().is_none_or(|f| f.starts_with("_PyObject_Arena") || f.starts_with("_PyMem_Arena"));
-    (of_its_size && named && owner::is_interpreter(first)).then_some("pymalloc arena")
+    (of_its_size && named && owner::is_interpreter(first)).then_some(ARENA)
 }
 
 #[cfg(test)]

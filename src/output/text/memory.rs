@@ -2,13 +2,15 @@
 
 use super::{Page, peak_resident};
 use crate::analyze::heap::is_by_counts;
-use crate::analyze::report::{AtPeak, EndKind, Job, Mode, Run};
+use crate::analyze::report::{AtPeak, EndKind, Job, Mode, Python, Run};
 use crate::output::table::Table;
 use crate::output::units::{count, iec, iec_signed, percent, seconds};
 
 /// Figures from inside and from outside further apart than this share are pointed out (and 1 MiB, the grain of small programs).
 const AGREE_WITHIN: f64 = 0.05;
 const FUNCTIONS_SHOWN: usize = 4;
+/// Of resident memory: arenas that are less say little.
+const ARENAS_SHARE: f64 = 0.1;
 
 /// `job`: where the run is all of it.
 pub fn all(page: &mut Page, run: &Run, job: Option<&Job>) {
@@ -219,7 +221,7 @@ fn functions(run: &Run) -> String {
 /// Python's own blocks: beside the heap, not part of it.
 fn python(page: &mut Page, run: &Run) {
     let Some(p) = &run.python else { return };
-    let (Some(allocs), Some(frees)) = (p.allocs, p.frees) else { return };
+    let (Some(allocs), Some(frees)) = (p.allocs, p.frees) else { return unseen(page, run, p) };
     let at = p.peak_at_s.map(|t| format!(" at {}", seconds(t))).unwrap_or_default();
     let bound = match p.peak_bound_bytes {
         Some(b) if b.0 == 0 => " (exact)".into(),
@@ -253,6 +255,18 @@ fn python(page: &mut Page, run: &Run) {
         page.warn("lost", format!("{} calls of its allocators are not in it", count(p.lost)));
     }
     page.gap();
+}
+
+/// Small objects that nobody sees one by one, where they are a part of the memory that is worth it.
+fn unseen(page: &mut Page, run: &Run, p: &Python) {
+    if let Some(arenas) = p.arenas_bytes.filter(|a| a.0 as f64 > peak_resident(run) as f64 * ARENAS_SHARE) {
+        let line = format!(
+            "{} of the maps are arenas of its small objects, which are in no block here: run again with --python-alloc (MEMSHIM_PYTHON_ALLOC=1)",
+            iec(arenas.0)
+        );
+        page.say("PYTHON", line);
+        page.gap();
+    }
 }
 
 fn maps(page: &mut Page, run: &Run) {

@@ -242,3 +242,35 @@ fn phases_that_repeat_have_a_table_and_what_stands_out_is_explained() {
     let titles = narrow.lines().find(|l| l.contains("growth") && l.contains("times")).expect("the table");
     assert!(["median", "p95", "max"].iter().all(|t| titles.contains(t)) && !titles.contains("min"), "{narrow}");
 }
+
+#[test]
+fn what_is_left_out_of_a_table_of_steps_is_counted() {
+    let phase = |at: usize| Phase {
+        name: format!("p{at}"),
+        path: vec![format!("p{at}")],
+        source: "api",
+        count: 20,
+        wall_s: at as f64,
+        steps: Some(Steps::default()),
+        ..Phase::default()
+    };
+    let words = |phases: usize| {
+        let report = Report { runs: vec![Run { phases: (0..phases).map(phase).collect(), ..run(7, 20) }], ..Report::default() };
+        screen(&report, true).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(!words(5).contains("that repeat and"));
+    assert!(words(6).contains("and 1 more phase that repeats and took less time (all in --json)"));
+    assert!(words(8).contains("and 3 more phases that repeat and took less time (all in --json)"));
+}
+
+#[test]
+fn arenas_of_python_are_said_where_they_are_a_part_of_the_memory() {
+    let of = |arenas: u64, allocs: Option<u64>| {
+        let python = Python { arenas_bytes: Some(Bytes(arenas << 20)), allocs, frees: allocs, ..Python::default() };
+        let report = Report { runs: vec![Run { python: Some(python), ..run(7, 20) }], ..Report::default() };
+        screen(&report, true).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let hint = "run again with --python-alloc";
+    assert!(of(3, None).contains("3.00 MiB of the maps are arenas of its small objects") && of(3, None).contains(hint));
+    assert!(!of(1, None).contains(hint) && !of(3, Some(7)).contains(hint), "little, or recorded");
+}
