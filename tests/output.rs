@@ -25,7 +25,7 @@ fn output(dir: &Path, rules: &[&str], command: &[&str]) -> Output {
 
 fn edges(dir: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(dir.join("t.jsonl.marks")).unwrap_or_default();
-    text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+    text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()).filter(|l| l["type"] == "edge").collect()
 }
 
 fn said(dir: &Path) -> Vec<(String, String)> {
@@ -92,6 +92,56 @@ fn stdout_and_stderr_that_are_one_pipe_keep_their_order() {
     let want: String = (0..2000).map(|i| format!("out {i}\nPhase p{i}\n")).collect();
     assert!(text == want);
     assert_eq!(said(&dir), (0..2000).map(|i| ("next".to_owned(), format!("p{i}"))).collect::<Vec<_>>());
+}
+
+/// The names that the rule finds in the lines of a text.
+fn named(text: &str) -> Vec<String> {
+    let names = text.lines().filter_map(|l| l.strip_prefix("Phase "));
+    names.map(|rest| rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()).collect()
+}
+
+/// Each writer's pieces arrive whole and in its order, and the edges are those of the lines that came of them.
+fn arrived(text: &str, pieces: &[(&str, usize)], dir: &Path, what: &str) {
+    for (writer, n) in pieces {
+        let own: Vec<usize> = text.match_indices(&format!("<{writer} ")).map(|(at, _)| at).collect();
+        let want: Vec<String> = (0..*n).map(|i| format!("<{writer} {i}>")).collect();
+        let got: Vec<&str> = own.iter().map(|at| &text[*at..*at + text[*at..].find('>').expect("whole") + 1]).collect();
+        assert!(got == want, "{what}: {writer} wrote {got:?}");
+    }
+    let names: Vec<String> = said(dir).into_iter().map(|e| e.1).collect();
+    assert!(names == named(text) && names.len() > 100, "{what}: {} edges of {} lines", names.len(), named(text).len());
+}
+
+#[test]
+fn two_processes_that_write_at_once_keep_every_piece_and_its_order() {
+    let dir = fresh_dir("output-writers");
+    let (mut read, write) = std::io::pipe().unwrap();
+    // Whole lines, and lines in two pieces, to stdout and stderr, which are one pipe here.
+    let script = "w() { i=0; while [ $i -lt 200 ]; do echo \"Phase $1$i <$1 $i>\" >&$2; printf 'Phase '; printf \"x$1$i <x$1 $i>\\n\"; \
+                  i=$((i+1)); done; }; w a 1 & w b 2 & w c 1; wait";
+    let mut command = watched(&dir, &[RULE], &["sh", "-c", script]);
+    command.stdout(write.try_clone().unwrap()).stderr(write);
+    let child = command.spawn().unwrap();
+    drop(command);
+    let mut text = String::new();
+    read.read_to_string(&mut text).unwrap();
+    assert_eq!(ends(child, Duration::from_secs(20)), 0);
+    let pieces = ["a", "b", "c", "xa", "xb", "xc"].map(|writer| (writer, 200));
+    arrived(&text, &pieces, &dir, "processes");
+    assert_eq!(text.matches("Phase ").count(), 6 * 200);
+}
+
+#[test]
+fn threads_that_write_at_once_keep_every_piece_and_its_order() {
+    let Some(python) = python() else { return };
+    let dir = fresh_dir("output-threads");
+    let script = "import os, threading\n\
+                  def w(n):\n  for i in range(150):\n    os.write(1, b'Phase %s%d <%s %d>\\n' % (n, i, n, i)); os.write(1, b'Pha'); \
+                  os.write(1, b'se y <y%s %d>\\n' % (n, i))\n\
+                  t = [threading.Thread(target=w, args=(n,)) for n in (b'a', b'b', b'c')]\n[x.start() for x in t]; [x.join() for x in t]\n";
+    let o = output(&dir, &[RULE], &[python.to_str().unwrap(), "-c", script]);
+    assert_eq!((o.status.code(), lossy(&o.stderr)), (Some(0), String::new()));
+    arrived(&lossy(&o.stdout), &["a", "b", "c", "ya", "yb", "yc"].map(|writer| (writer, 150)), &dir, "threads");
 }
 
 #[test]
@@ -167,7 +217,7 @@ const PRINTED: [(&str, [i64; 3]); 3] =
 
 #[test]
 fn phases_of_lines_have_their_bytes() {
-    let of_output = |(path, figures): (&str, [i64; 3])| (path.to_owned(), "output".to_owned(), figures, None);
+    let of_output = |(path, figures): (&str, [i64; 3])| (path.to_owned(), "output".to_owned(), figures, Some(0));
     assert_eq!(phases_of_printed("output-phases", "full"), PRINTED.map(of_output));
 }
 
@@ -183,6 +233,70 @@ fn in_fast_mode_phases_of_lines_have_their_bytes_and_a_bound() {
         let near = |got: i64, truth: i64| (got - truth).abs() <= 2 * bound;
         assert!(near(*left, truth[1]) && near(*meanwhile, truth[2]), "{found:?}");
     }
+}
+
+/// What is live at a line is what was live when it was read, however long its reader takes to take it.
+#[test]
+fn a_reader_that_is_slow_moves_no_edge() {
+    let Some(python) = python() else { return };
+    let dir = fresh_dir("output-slow");
+    // More than a pipe takes; what follows is allocated while the reader sleeps.
+    let script = "import os, time\nos.write(1, b'x' * 200000 + b'\\nPhase one\\n')\ntime.sleep(0.15)\nkept = bytearray(50_000_000)\n\
+                  open('ready', 'w').close()\ntime.sleep(0.05)\nos.write(1, b'Phase two\\n')\n";
+    let mut command = watched(&dir, &[RULE], &[python.to_str().unwrap(), "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    while !dir.join("ready").exists() && began.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!((ends(child, Duration::from_secs(20)), text.len()), (0, 200_000 + 21));
+    let live: Vec<i64> = edges(&dir).iter().map(|e| e["seen"]["live"].as_i64().unwrap_or_else(|| panic!("{e}"))).collect();
+    // Some hundred KB of before went meanwhile.
+    assert!(live.len() == 2 && live[1] - live[0] > 49_000_000, "{live:?}");
+}
+
+#[test]
+fn how_long_after_its_printing_a_line_was_read_is_said_and_bounds_what_it_tells() {
+    let dir = fresh_dir("output-late");
+    let program = support::build("printed.c", "printed", &[]);
+    let rules = ["--phase-on", "start:begin (\\w+)", "--phase-on", "end:done (\\w+)", "--phase-on", "mark:never (\\w+)"];
+    let mut command = Command::new(memshim());
+    command.current_dir(&dir).args(["run", "-q", "--mode", "full", "--interval", "2ms"]).args(rules).arg("--").arg(&program);
+    let o = command.output().unwrap();
+    assert_eq!(o.status.code(), Some(0), "{}", lossy(&o.stderr));
+    let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).unwrap()).unwrap();
+    let run = &report["runs"][0];
+    let setup = run["phases"].as_array().unwrap().iter().find(|p| p["name"] == "setup").unwrap_or_else(|| panic!("{run}"));
+    let late = setup["edges_late_s"].as_f64().unwrap_or_else(|| panic!("{setup}"));
+    assert!((0.001..0.05).contains(&late), "it slept for longer around each line: {late}");
+    let bounds = ["heap_peak_bound_bytes", "heap_persistent_bound_bytes", "heap_transient_bound_bytes"].map(|key| setup[key].as_i64());
+    assert_eq!(bounds[0], Some(0), "{setup}");
+    // Large blocks have stamps, so that none was allocated around a line; of small ones, of which there are two, it is not known to the millisecond.
+    assert!(bounds[1..].iter().all(|b| b.is_some_and(|b| b <= 2_000)), "{setup}");
+    assert_eq!(run["notes"], serde_json::json!(["mark:never (\\w+) (MEMSHIM_PHASE_ON): no line of the output fits it"]));
+    let screen = Command::new(memshim()).args(["analyze", "--no-color"]).arg(dir.join("trace.jsonl")).output().unwrap();
+    let words = lossy(&screen.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("no line of the output fits it") && words.contains("lines of its output were read up to "), "{words}");
+}
+
+#[test]
+fn what_is_allocated_right_after_a_line_is_within_the_bound() {
+    let dir = fresh_dir("output-at-once");
+    let mut command = Command::new(memshim());
+    command.current_dir(&dir).args(["run", "-q", "--mode", "full", "--phase-on", "^at once", "--"]);
+    let o = command.arg(support::build("printed.c", "printed", &[])).arg("now").output().unwrap();
+    assert_eq!(o.status.code(), Some(0), "{}", lossy(&o.stderr));
+    let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).unwrap()).unwrap();
+    let all = report["runs"][0]["phases"].as_array().unwrap();
+    let step = all.iter().find(|p| p["source"] == "output").unwrap_or_else(|| panic!("{all:?}"));
+    let number = |key: &str| step[key].as_i64().unwrap_or_else(|| panic!("{key}: {step}"));
+    // Which of its 20 blocks are of the step before is not known of each.
+    let (left, bound) = (number("heap_persistent_bytes"), number("heap_persistent_bound_bytes"));
+    assert_eq!(number("count"), 20);
+    assert!((left - 2_000_000).abs() <= bound && bound >= 100_000, "{left} ± {bound}");
+    assert!((number("heap_peak_bytes") - 2_000_000).abs() <= number("heap_peak_bound_bytes"), "{step}");
 }
 
 #[test]

@@ -120,8 +120,10 @@ impl Known {
 fn heap_of(p: &PhasesEnd, i: &Instance, known: &Known) -> HeapOf {
     let is_exact = p.edges.get(i.end as usize).is_some_and(|end| end.t < known.exact_until);
     if let Some(HeapOver { begin, end, most, bounds }) = p.heap.of(i).filter(|_| is_exact) {
-        let Some([least, possible]) = bounds.filter(|_| !known.alone) else {
-            let exact = known.alone && !known.lacking;
+        let from_outside = |edge: u32| p.edges.get(edge as usize).is_some_and(|e| e.since.is_some());
+        let is_placed = !from_outside(i.begin) && !from_outside(i.end);
+        let Some([least, possible]) = bounds.filter(|_| !(known.alone && is_placed)) else {
+            let exact = known.alone && is_placed && !known.lacking;
             return HeapOf { begin, end, peak: most, lower: most, upper: most, edges_off: exact.then_some(0) };
         };
         let off = |of: i64, at: usize| (possible[at] - of).max(of - least[at]).max(0);
@@ -177,8 +179,8 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     let transient = heaps.iter().map(HeapOf::transient).fold([0; 3], |most, of| [0, 1, 2].map(|i| most[i].max(of[i])));
     // What other threads do with small blocks has no time of its own: the windows that it lies in say how far off a figure can be.
     let edges_off = heaps.iter().try_fold(0i64, |sum, h| Some(sum.saturating_add(h.edges_off?)));
-    // Of edges from outside only the time is known: what was live then is not known to the byte.
-    let is_known = |edge: u32| p.edges.get(edge as usize).is_some_and(|e| e.live.is_some());
+    // Of edges from outside only the time is known, or that they were within a time: what was live then is not known to the byte.
+    let is_known = |edge: u32| p.edges.get(edge as usize).is_some_and(|e| e.live.is_some() || e.since.is_some() && e.t < known.exact_until);
     // Of the process's own there are ends that are the process's.
     let own = source == SOURCES[Source::Process as usize];
     let edges_off = edges_off.filter(|_| times.iter().all(|i| is_known(i.begin) && (is_known(i.end) || !i.ended || own)));
@@ -267,6 +269,12 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
         h2d_gb_per_s: None,
         d2h_gb_per_s: None,
         gpu: None,
+        edges_late_s: times
+            .iter()
+            .flat_map(|i| [i.begin, i.end])
+            .filter_map(|e| p.edges.get(e as usize)?.late)
+            .max()
+            .map(|ns| Nanos(ns).seconds()),
         cpu_s: usage(0).map(|ns| Nanos(ns).seconds()),
         minor_faults: usage(1),
         major_faults: usage(2),

@@ -1,10 +1,16 @@
 //! Rules for functions that are to be phases: which are for none in the whole job. Each process says it of itself, and most run other
-//! functions than the one that a rule is for.
+//! functions than the one that a rule is for. Of rules for lines of output whoever reads it says so, once.
 
 use super::report::{EndKind, Run};
+use crate::trace::marks::Unmet;
 use memshim_format::phase::{REFUSED_SYMBOL, UNMET, UNMET_SYMBOL};
 use memshim_format::value::glob;
 use std::collections::BTreeSet;
+
+/// What a note says of a rule for lines of output.
+pub fn unmet(of: &Unmet) -> String {
+    format!("{} (MEMSHIM_PHASE_ON): no line of the output fits it", of.rule)
+}
 
 /// Leaves a note about a rule in the first process that has it, and in none where another one met the rule.
 pub fn say_once(runs: &mut [Run]) {

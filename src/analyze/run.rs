@@ -7,7 +7,7 @@ use super::report::{
     Children, EndKind, Kin, Known, Lowered, Mode, Python, Run, SAMPLES_SHOWN, Sample, SeenOutside, Started, THREADS_SHOWN, Thread,
 };
 use super::stacks::{FrameTable, Names};
-use super::{artifacts, auto, compiles, cpu, gpu, heap, left, maps, missing, phases, python, rss, sites};
+use super::{artifacts, auto, compiles, cpu, gpu, heap, left, maps, missing, phases, python, rss, rules, sites};
 use crate::model::image::{Ended, ImageEnd};
 use crate::model::load::Loaded;
 use crate::model::units::{Bytes, Nanos};
@@ -107,7 +107,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         snapshots: seen.snapshots.clone(),
         own: seen.own.clone(),
         outside: seen.outside.clone(),
-        notes: seen.notes.clone(),
+        notes: seen.notes.iter().cloned().chain(image.marks.unmet.iter().map(rules::unmet)).collect(),
         missing: missing::of_image(&image, &events, mode, &end, more_phases),
         file,
         kin: kin(h, seen, next_image),

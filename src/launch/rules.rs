@@ -12,6 +12,8 @@ const NAME_MAX: usize = 1000;
 /// One rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
+    /// As it was given.
+    pub text: String,
     what: What,
     regex: Regex,
 }
@@ -26,7 +28,7 @@ impl std::str::FromStr for Rule {
             return Err("an empty expression fits every line; give what the line says, such as 'SCF cycle (\\d+)'".into());
         }
         let regex = RegexBuilder::new(pattern).size_limit(16 << 20).build().map_err(|e| in_one_line(&e.to_string()))?;
-        Ok(Rule { what, regex })
+        Ok(Rule { text: text.into(), what, regex })
     }
 }
 
@@ -42,6 +44,8 @@ fn in_one_line(error: &str) -> String {
 /// What a rule found in a line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found<'a> {
+    /// Which rule of all.
+    pub rule: usize,
     pub what: What,
     /// The first group that took part, else the match; of an `end:` without groups nothing, which means the innermost.
     pub name: &'a [u8],
@@ -56,7 +60,7 @@ pub struct Rules(pub Vec<Rule>);
 impl Rules {
     /// What the rules say of a line, each at most once, in their order.
     pub fn of<'a>(&self, line: &'a [u8]) -> impl Iterator<Item = Found<'a>> {
-        self.0.iter().filter_map(move |rule| {
+        self.0.iter().enumerate().filter_map(move |(at, rule)| {
             let found = rule.regex.captures(line)?;
             let group = found.iter().skip(1).flatten().next();
             let whole = found.get_match();
@@ -66,7 +70,7 @@ impl Rules {
                 (None, _) => whole.as_bytes(),
             };
             let name = name.trim_ascii();
-            Some(Found { what: rule.what, name: &name[..name.len().min(NAME_MAX)], end: whole.end() })
+            Some(Found { rule: at, what: rule.what, name: &name[..name.len().min(NAME_MAX)], end: whole.end() })
         })
     }
 

@@ -77,6 +77,12 @@ pub fn edge(t: u64, what: What, name: &[u8], source: &str) -> Value {
     json!({"type": "edge", "t": t, "what": what, "name": text(name), "source": source})
 }
 
+/// The same of a line that was printed at most so long before it was read.
+pub fn with_late(mut line: Value, late: u64) -> Value {
+    line["late"] = late.into();
+    line
+}
+
 /// The same, with what was live and resident then, where that could be seen.
 pub fn with_seen(mut line: Value, seen: Option<Seen>, resident: Option<Resident>) -> Value {
     if line["type"] == "edge" && line["what"] != "mark" {

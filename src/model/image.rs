@@ -393,7 +393,7 @@ impl Image {
             // Every call is an event there: what was live is known by its place among them.
             marks.edges.iter_mut().for_each(|e| e.seen = None);
         }
-        self.edges = OutsideEdges::new(std::mem::take(&mut marks.edges));
+        self.edges = OutsideEdges::new(std::mem::take(&mut marks.edges), self.header.mode == "full");
         if self.edges.last().is_some() {
             self.phases.keep_levels();
         }

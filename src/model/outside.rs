@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use memshim_format::phase::SOURCES;
 
-use super::phases::PhaseBook;
+use super::phases::{PhaseBook, Told};
 use crate::trace::marks::{Edge, What};
 use crate::trace::phase;
 
@@ -17,22 +17,33 @@ struct Open {
     by_next: bool,
 }
 
+/// The earliest that an edge can be.
+fn earliest(edge: &Edge) -> Option<u64> {
+    Some(edge.t.saturating_sub(edge.late?))
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct OutsideEdges {
     waiting: VecDeque<Edge>,
+    /// Earliest times that they can be of, in order; those before are with the phases.
+    earliest: VecDeque<u64>,
     open: HashMap<u8, Vec<Open>>,
 }
 
 impl OutsideEdges {
-    /// In the order of their times.
-    pub fn new(edges: Vec<Edge>) -> Self {
-        Self { waiting: edges.into(), open: HashMap::new() }
+    /// In the order of their times; `looks_back`: to the earliest time that each can be of.
+    pub fn new(edges: Vec<Edge>, looks_back: bool) -> Self {
+        let mut earliest: Vec<u64> = edges.iter().filter(|_| looks_back).filter_map(earliest).collect();
+        earliest.sort_unstable();
+        earliest.dedup();
+        Self { waiting: edges.into(), earliest: earliest.into(), open: HashMap::new() }
     }
 
     /// Those from `t` on are of another image.
     pub fn cut_at(&mut self, t: u64) {
         self.waiting.retain(|e| e.t < t);
+        self.earliest.retain(|then| *then < t);
     }
 
     /// Time of the last.
@@ -42,6 +53,10 @@ impl OutsideEdges {
 
     /// Hands on what was up to `t`.
     pub fn feed(&mut self, t: u64, book: &mut PhaseBook) {
+        while let Some(&then) = self.earliest.front().filter(|then| **then <= t) {
+            self.earliest.pop_front();
+            book.look_back_to(then);
+        }
         while self.waiting.front().is_some_and(|e| e.t <= t) {
             if let Some(edge) = self.waiting.pop_front() {
                 self.edge(&edge, book);
@@ -54,7 +69,8 @@ impl OutsideEdges {
         if let Some(resident) = &edge.resident {
             book.resident(edge.t, resident);
         }
-        let mut say = |what: phase::What, name: &str| book.outside(edge.t, what, source, name, edge.seen.as_ref());
+        let told = Told { seen: edge.seen.as_ref(), late: edge.late, since: earliest(edge).and_then(|then| book.looked_back_to(then)) };
+        let mut say = |what: phase::What, name: &str| book.outside(edge.t, what, source, name, &told);
         let open = self.open.entry(edge.source as u8).or_default();
         let from = match edge.what {
             What::Mark => return say(phase::What::Mark, &edge.name),
@@ -90,25 +106,32 @@ mod tests {
 
     #[test]
     fn steps_go_on_inside_of_what_is_around_them_and_end_with_it() {
-        let edge = |t, what, name: &str| Edge { t, what, name: name.into(), source: Source::Output, seen: None, resident: None };
-        let mut edges = OutsideEdges::new(vec![
-            edge(1, What::Begin, "scf"),
-            edge(2, What::Next, "cycle"),
-            edge(3, What::Next, "cycle"),
-            edge(4, What::Mark, "saved"),
-            edge(5, What::End, "scf"),
-            edge(6, What::End, ""),
-            edge(7, What::Next, "mp2"),
-            edge(9, What::Next, "late"),
-        ]);
+        let edge =
+            |t, what, name: &str| Edge { t, what, name: name.into(), source: Source::Output, seen: None, resident: None, late: None };
+        let mut edges = OutsideEdges::new(
+            vec![
+                edge(1, What::Begin, "scf"),
+                edge(2, What::Next, "cycle"),
+                edge(3, What::Next, "cycle"),
+                edge(4, What::Mark, "saved"),
+                edge(5, What::End, "scf"),
+                edge(6, What::End, ""),
+                edge(7, What::Next, "mp2"),
+                edge(9, What::Next, "late"),
+            ],
+            false,
+        );
         let mut book = PhaseBook::default();
-        let mut unnamed = OutsideEdges::new(vec![
-            edge(1, What::Begin, "scf"),
-            edge(2, What::Next, "cycle"),
-            edge(3, What::End, ""),
-            edge(4, What::Next, "mp2"),
-            edge(5, What::End, ""),
-        ]);
+        let mut unnamed = OutsideEdges::new(
+            vec![
+                edge(1, What::Begin, "scf"),
+                edge(2, What::Next, "cycle"),
+                edge(3, What::End, ""),
+                edge(4, What::Next, "mp2"),
+                edge(5, What::End, ""),
+            ],
+            false,
+        );
         let mut of_unnamed = PhaseBook::default();
         unnamed.feed(9, &mut of_unnamed);
         let end = of_unnamed.finish(Vec::new(), Default::default());

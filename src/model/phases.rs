@@ -41,6 +41,19 @@ pub struct Edge {
     pub live: Option<i64>,
     pub usage: Option<[u64; 5]>,
     pub moved: Option<[u64; 2]>,
+    /// Of one from outside: it was so many ns earlier at most, and at which edge that is.
+    pub late: Option<u64>,
+    pub since: Option<u32>,
+}
+
+/// What is known of an edge from outside beside its time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told<'a> {
+    /// What was live then (fast mode).
+    pub seen: Option<&'a Seen>,
+    /// It was so many ns earlier at most, and the edge that stands there ([`PhaseBook::look_back_to`]).
+    pub late: Option<u64>,
+    pub since: Option<u32>,
 }
 
 impl Edge {
@@ -163,6 +176,8 @@ pub struct PhaseBook {
     shown: shown::Shown,
     /// Edges will be told of later than levels.
     late_edges: bool,
+    /// Where edges stand that are of no phase, by time.
+    looked_back: BTreeMap<u64, u32>,
     structure: structure::Structure,
     left_out: u64,
     unknown: u64,
@@ -214,7 +229,7 @@ impl PhaseBook {
         let place = Some((row.lane, row.group, row.at));
         let live = Some(row.live.clamp(-BYTES_MAX, BYTES_MAX).saturating_add(self.inherited));
         let name = Name::Number(row.name);
-        let edge = Edge { t: row.t, live, usage: row.usage, moved: row.moved };
+        let edge = Edge { t: row.t, live, usage: row.usage, moved: row.moved, ..Edge::default() };
         match row.what {
             What::Mark if self.process_mark(row, edge) => {}
             What::Mark => self.mark(row.t, row.source, name),
@@ -251,12 +266,24 @@ impl PhaseBook {
         self.late_edges = true;
     }
 
+    /// The heap is to be looked at then, for an edge that may have been there.
+    pub fn look_back_to(&mut self, t: u64) {
+        if let Some(number) = self.put(Edge::at(t), None, None) {
+            self.looked_back.insert(t, number);
+        }
+    }
+
+    /// The edge that stands there.
+    pub fn looked_back_to(&self, t: u64) -> Option<u32> {
+        self.looked_back.get(&t).copied()
+    }
+
     /// An edge from outside, of which only the time is known, and in fast mode what was live then; its phases nest by source.
-    pub fn outside(&mut self, t: u64, what: What, source: &str, name: &str, seen: Option<&Seen>) {
+    pub fn outside(&mut self, t: u64, what: What, source: &str, name: &str, told: &Told) {
         let source = SOURCES.iter().position(|s| *s == source).unwrap_or(0) as u8;
         let who = Who::Outside(source);
         let text = self.text(name);
-        let edge = Edge { live: seen.map(|seen| self.looked(t, seen)), ..Edge::at(t) };
+        let edge = Edge { live: told.seen.map(|seen| self.looked(t, seen)), late: told.late, since: told.since, ..Edge::at(t) };
         match what {
             What::Mark => self.mark(t, source, text),
             What::Begin => {

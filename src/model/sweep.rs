@@ -255,6 +255,7 @@ impl Sweep {
             self.upper = self.upper.max(self.max);
         }
         self.edges.since[1] = self.edges.since[1].max(self.max);
+        self.edges.least = self.edges.least.min(self.min);
         // What is known at least is known once all windows that begin at this instant are open.
         if self.opens.peek().is_none_or(|Reverse((t0, ..))| *t0 > span.t0) {
             self.note();
@@ -299,6 +300,7 @@ impl Sweep {
         }
         let [sure, possible] = self.edges.since;
         self.edges.since = [sure.max(self.min), possible.max(self.max)];
+        self.edges.least = self.edges.least.min(self.min);
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Edge {
     pub seen: Option<Seen>,
     /// What it had resident then.
     pub resident: Option<Resident>,
+    /// It was so many ns earlier at most; `None`: nobody knows.
+    pub late: Option<u64>,
 }
 
 /// Resident memory of a process, and the most that it had of it, bytes: `VmRSS` and `VmHWM`.
@@ -76,12 +78,20 @@ pub struct Artifact {
     pub deleted: bool,
 }
 
+/// A rule for lines of output that fitted none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmet {
+    pub t: u64,
+    pub rule: String,
+}
+
 /// What a side file says of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     pub edges: Vec<Edge>,
     pub compiles: Vec<Compile>,
     pub artifacts: Vec<Artifact>,
+    pub unmet: Vec<Unmet>,
 }
 
 impl Facts {
@@ -90,6 +100,7 @@ impl Facts {
         self.edges.retain(|e| e.t < t);
         self.compiles.retain(|c| c.t < t);
         self.artifacts.retain(|a| a.t < t);
+        self.unmet.retain(|u| u.t < t);
     }
 }
 
@@ -106,6 +117,8 @@ enum Line {
         seen: Option<Seen>,
         #[serde(default)]
         resident: Option<Resident>,
+        #[serde(default)]
+        late: Option<u64>,
     },
     Compile {
         by: Text,
@@ -125,6 +138,9 @@ enum Line {
         lines: Option<u64>,
         #[serde(default)]
         deleted: bool,
+    },
+    Unmet {
+        rule: Text,
     },
     /// So many facts were left out: of which kind, and why.
     Lost {
@@ -152,6 +168,7 @@ enum Fact {
     Edge(Edge),
     Compile(Compile),
     Artifact(Artifact),
+    Unmet(Unmet),
 }
 
 /// Facts that were left out, by what they are and why.
@@ -221,6 +238,7 @@ impl Marks {
                 Fact::Edge(e) => facts.edges.push(e.clone()),
                 Fact::Compile(c) => facts.compiles.push(c.clone()),
                 Fact::Artifact(a) => facts.artifacts.push(a.clone()),
+                Fact::Unmet(u) => facts.unmet.push(u.clone()),
             }
         }
         facts
@@ -230,9 +248,11 @@ impl Marks {
 /// `None`: of a source that this version does not know.
 fn fact(line: Line, t: u64) -> Option<Fact> {
     Some(match line {
-        Line::Edge { what, name, source, seen, resident } => {
+        Line::Edge { what, name, source, seen, resident, late } => {
             let source = [Source::Output, Source::Mark].into_iter().find(|s| SOURCES[*s as usize] == source)?;
-            Fact::Edge(Edge { t, what, name: name.0, source, seen, resident })
+            // Who marks says when it is.
+            let late = late.or((source == Source::Mark).then_some(0));
+            Fact::Edge(Edge { t, what, name: name.0, source, seen, resident, late })
         }
         Line::Compile { by, function, signature, ns, why } => Fact::Compile(Compile {
             t,
@@ -243,6 +263,7 @@ fn fact(line: Line, t: u64) -> Option<Fact> {
             why: why.map(|w| w.0),
         }),
         Line::Artifact { path, bytes, lines, deleted } => Fact::Artifact(Artifact { t, path: path.0, bytes, lines, deleted }),
+        Line::Unmet { rule } => Fact::Unmet(Unmet { t, rule: rule.0 }),
         Line::Lost { .. } | Line::Unknown => return None,
     })
 }
@@ -289,7 +310,10 @@ mod tests {
             r#"{"type":"edge","t":25,"pid":8,"what":"begin","name":"other","source":"mark"}"#,
             "\n",
         ));
-        let edge = |t, what, name: &str, source| Edge { t, what, name: name.into(), source, seen: None, resident: None };
+        let edge = |t, what, name: &str, source| {
+            let late = (source == Source::Mark).then_some(0);
+            Edge { t, what, name: name.into(), source, seen: None, resident: None, late }
+        };
         let of_5 = marks.of(7, 5, 0).edges;
         assert_eq!(of_5, [edge(20, What::Mark, "\u{fffd}A", Source::Mark), edge(30, What::Next, "B", Source::Output)]);
         assert_eq!(marks.of(7, 6, 0).edges[0], edge(20, What::End, "", Source::Mark));

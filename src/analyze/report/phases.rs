@@ -76,6 +76,10 @@ pub struct Phase {
     pub d2h_gb_per_s: Option<f64>,
     /// How busy devices and streams were while it was on; `null` where no driver was called.
     pub gpu: Option<PhaseGpu>,
+    /// Of phases told from outside: each of its edges was at most so long before somebody read of it, so far as that is known; in full mode the
+    /// bounds above have what the heap did meanwhile, in fast mode they have not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edges_late_s: Option<f64>,
     /// Of the whole program meanwhile, without memshim's writer thread and its looks.
     pub cpu_s: Option<f64>,
     pub minor_faults: Option<u64>,
@@ -223,13 +227,13 @@ pub struct Steps {
     pub sites: Vec<PhaseSite>,
     /// At the end of which time that is, from 0 on: the first that is judged, or of many one soon after it.
     pub sites_from: Option<u64>,
+    /// Of one that leaks committed maps: call sites that map as often as it repeats, or nearly, by what of theirs was mapped when the run ended
+    /// (`allocs`: how often they mapped), at most [`PHASE_SITES_SHOWN`]. Empty: it does not, nothing was left, or no call stacks were recorded.
+    pub map_sites: Vec<PhaseSite>,
     /// Those that took much longer than the others, longest first.
     pub outliers: Vec<Outlier>,
 }
 
-    /// Of one that leaks committed maps: call sites that map as often as it repeats, or nearly, by what of theirs was mapped when the run ended
-    /// (`allocs`: how often they mapped), at most [`PHASE_SITES_SHOWN`]. Empty: it does not, nothing was left, or no call stacks were recorded.
-    pub map_sites: Vec<PhaseSite>,
 /// How the memory of each class grows over the steps; `null` where it is not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GrowthByClass {

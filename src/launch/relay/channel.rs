@@ -3,9 +3,10 @@
 //!
 //! Descriptors 1 and 2 that are one and the same file are one channel: what is written to both keeps its order.
 
+use super::late::Late;
 use super::scan::Scan;
 use super::terminal::{self, Terminal};
-use crate::launch::{inherited, outside};
+use crate::launch::inherited;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
@@ -36,6 +37,7 @@ pub struct Channel {
     kind: Kind,
     source: File,
     out: File,
+    late: Late,
 }
 
 /// What the target gets for its descriptors.
@@ -81,12 +83,13 @@ fn open(out: File) -> io::Result<(Channel, Option<OwnedFd>)> {
     if kind.is_file()
         && let Some((source, tail)) = tail(&out)
     {
-        return Ok((Channel { kind: tail, source, out }, None));
+        return Ok((Channel { kind: tail, source, out, late: Late::default() }, None));
     }
     if kind.is_char_device() && rustix::termios::isatty(&out) {
         let (ours, theirs, terminal) = terminal::open(&out)?;
         as_blocking_as(&out, &theirs);
-        return Ok((Channel { kind: Kind::Terminal(Box::new(terminal)), source: ours.into(), out }, Some(theirs)));
+        let kind = Kind::Terminal(Box::new(terminal));
+        return Ok((Channel { kind, source: ours.into(), out, late: Late::default() }, Some(theirs)));
     }
     let (ours, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // Never less than it would have had; more, so that fast output changes hands less often.
@@ -94,7 +97,7 @@ fn open(out: File) -> io::Result<(Channel, Option<OwnedFd>)> {
         let _ = rustix::pipe::fcntl_setpipe_size(&theirs, size.max(1 << 20));
     }
     as_blocking_as(&out, &theirs);
-    Ok((Channel { kind: Kind::Pipe, source: ours.into(), out }, Some(theirs)))
+    Ok((Channel { kind: Kind::Pipe, source: ours.into(), out, late: Late::default() }, Some(theirs)))
 }
 
 /// The file behind `out` to be read from where the target will write. `None`: it can't be read.
@@ -141,12 +144,15 @@ impl Channel {
     /// Hands on and looks through until no one writes any more, or no one reads.
     pub fn run(mut self, mut scan: Scan, orders: Orders) {
         let mut piece = vec![0; PIECE];
+        self.late.begin();
         let resized = match self.kind {
             Kind::Terminal(_) => SignalFd::with_flags(&SigSet::from(Signal::SIGWINCH), SfdFlags::SFD_NONBLOCK).ok(),
             _ => None,
         };
         loop {
+            self.late.before_wait();
             let ready = self.wait(&orders.wake, resized.as_ref());
+            self.late.after_wait();
             if ready.resized {
                 while resized.as_ref().is_some_and(|s| matches!(s.read_signal(), Ok(Some(_)))) {}
                 self.resize();
@@ -202,15 +208,19 @@ impl Channel {
             let _ = rustix::io::read(grows, &mut [0; 4096]);
             return self.read_on(piece, scan);
         }
+        self.late.before_read();
         match self.source.read(piece) {
             Ok(0) => false,
             Ok(n) => {
-                let t = outside::monotonic_ns();
+                // A pipe gives all that it has.
+                let when = self.late.after_read(matches!(self.kind, Kind::Pipe) && n < piece.len());
+                // Before it is handed on, which takes as long as whoever reads it pleases: what is live is that of now.
+                scan.take(&piece[..n], when);
                 if let Kind::Terminal(terminal) = &mut self.kind {
                     terminal.follow(&self.source);
                 }
                 let handed_on = hand_on(&self.out, &piece[..n]);
-                scan.take(&piece[..n], t);
+                scan.write();
                 handed_on.is_ok()
             }
             // EIO is how a terminal says that nobody has it open any more.
@@ -225,13 +235,17 @@ impl Channel {
         if self.source.metadata().is_ok_and(|m| m.len() < *at) {
             *at = 0;
         }
-        while let Ok(n) = self.source.read_at(piece, *at) {
+        loop {
+            self.late.before_read();
+            let Ok(n) = self.source.read_at(piece, *at) else { break };
+            let when = self.late.after_read(n == 0);
             if n == 0 {
                 break;
             }
-            scan.take(&piece[..n], outside::monotonic_ns());
+            scan.take(&piece[..n], when);
             *at += n as u64;
         }
+        scan.write();
         true
     }
 

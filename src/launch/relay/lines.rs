@@ -8,18 +8,25 @@ use memchr::{memchr2, memrchr2};
 /// What follows in a longer line is not looked at.
 pub const LINE_MAX: usize = 64 << 10;
 
+/// When a piece was read, and how long before it may have been written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct When {
+    pub t: u64,
+    pub late: u64,
+}
+
 /// A line without its end.
 #[derive(Debug, Clone, Copy)]
 pub struct Line<'a> {
     pub text: &'a [u8],
-    stamps: &'a [(usize, u64)],
+    stamps: &'a [(usize, When)],
 }
 
 impl Line<'_> {
     /// When the byte before `end` was read.
-    pub fn time_of(&self, end: usize) -> u64 {
+    pub fn time_of(&self, end: usize) -> When {
         let piece = self.stamps.iter().find(|(upto, _)| end <= *upto);
-        piece.or(self.stamps.last()).map_or(0, |(_, t)| *t)
+        piece.or(self.stamps.last()).map_or(When::default(), |(_, t)| *t)
     }
 }
 
@@ -28,12 +35,12 @@ impl Line<'_> {
 pub struct Lines {
     partial: Vec<u8>,
     /// Up to which byte of `partial` was read when.
-    stamps: Vec<(usize, u64)>,
+    stamps: Vec<(usize, When)>,
 }
 
 impl Lines {
     /// Takes a piece of output. `worth` says of many whole lines at once whether any of them is of interest.
-    pub fn take(&mut self, bytes: &[u8], t: u64, worth: impl Fn(&[u8]) -> bool, mut each: impl FnMut(Line)) {
+    pub fn take(&mut self, bytes: &[u8], t: When, worth: impl Fn(&[u8]) -> bool, mut each: impl FnMut(Line)) {
         let Some(first) = memchr2(b'\n', b'\r', bytes) else {
             self.keep(bytes, t);
             return;
@@ -60,7 +67,7 @@ impl Lines {
         self.stamps.clear();
     }
 
-    fn keep(&mut self, bytes: &[u8], t: u64) {
+    fn keep(&mut self, bytes: &[u8], t: When) {
         let room = LINE_MAX - self.partial.len();
         let kept = &bytes[..bytes.len().min(room)];
         if !kept.is_empty() {
@@ -74,12 +81,16 @@ impl Lines {
 mod tests {
     use super::*;
 
+    fn at(t: u64) -> When {
+        When { t, late: t / 2 }
+    }
+
     fn cut(pieces: &[&[u8]]) -> Vec<(String, u64)> {
         let mut lines = Lines::default();
         let mut all = Vec::new();
-        let mut each = |l: Line| all.push((String::from_utf8_lossy(l.text).into_owned(), l.time_of(l.text.len())));
+        let mut each = |l: Line| all.push((String::from_utf8_lossy(l.text).into_owned(), l.time_of(l.text.len()).t));
         for (t, piece) in pieces.iter().enumerate() {
-            lines.take(piece, t as u64, |_| true, &mut each);
+            lines.take(piece, at(t as u64), |_| true, &mut each);
         }
         lines.end(&mut each);
         all
@@ -98,10 +109,10 @@ mod tests {
     #[test]
     fn a_part_has_the_time_of_its_own_read() {
         let mut lines = Lines::default();
-        lines.take(b"Solving... ", 10, |_| true, |_| panic!("not a line yet"));
+        lines.take(b"Solving... ", at(10), |_| true, |_| panic!("not a line yet"));
         let mut seen = Vec::new();
-        lines.take(b"done\n", 20, |_| true, |l| seen.push((l.time_of(7), l.time_of(11), l.time_of(12), l.time_of(15))));
-        assert_eq!(seen, [(10, 10, 20, 20)]);
+        lines.take(b"done\n", at(20), |_| true, |l| seen.push((l.time_of(7), l.time_of(11), l.time_of(12), l.time_of(15))));
+        assert_eq!(seen, [(at(10), at(10), at(20), at(20))]);
     }
 
     #[test]
@@ -114,7 +125,7 @@ mod tests {
     #[test]
     fn lines_in_the_middle_are_passed_over_together() {
         let mut seen = Vec::new();
-        Lines::default().take(b"a\nb\nc\nd", 1, |whole| whole == b"x", |l| seen.push(l.text.to_vec()));
+        Lines::default().take(b"a\nb\nc\nd", at(1), |whole| whole == b"x", |l| seen.push(l.text.to_vec()));
         assert_eq!(seen, [b"a"]);
     }
 }

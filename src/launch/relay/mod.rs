@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 mod channel;
+mod late;
 mod lines;
 mod scan;
 mod terminal;
@@ -124,7 +125,7 @@ fn work(channels: Vec<Channel>, orders: UnixStream, watch: &Watch) -> ! {
     for worker in workers {
         let _ = worker.thread.join();
     }
-    lock(&book).write();
+    lock(&book).say_unmet(&watch.rules);
     exit();
 }
 

@@ -1,6 +1,6 @@
 //! From the output of a channel to lines of the side file.
 
-use super::lines::{Line, Lines};
+use super::lines::{Line, Lines, When};
 use crate::launch::locate::{self, Found};
 use crate::launch::notices::Notices;
 use crate::launch::rules::{Plain, Rules};
@@ -9,8 +9,9 @@ use crate::launch::{outside, proc};
 use memchr::memchr;
 use regex::bytes::RegexSet;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Facts of a channel beyond these are only counted: a rule that fits every line of a long output is a mistake.
@@ -44,6 +45,8 @@ pub struct Book {
     file: Option<SideFile>,
     waiting: Vec<Value>,
     next_look: Option<Instant>,
+    /// Rules that a line has fitted.
+    met: BTreeSet<usize>,
 }
 
 impl Book {
@@ -71,7 +74,6 @@ impl Book {
         let seen = self.found.as_ref().filter(|_| edges).and_then(Found::look);
         let resident = self.pid.filter(|_| edges).and_then(proc::resident);
         self.waiting.extend(facts.into_iter().map(|fact| side::with_seen(fact, seen, resident)));
-        self.write();
     }
 
     pub fn look_now(&mut self) {
@@ -94,6 +96,13 @@ impl Book {
         }
     }
 
+    /// No more output comes: which rules were for no line of it.
+    pub fn say_unmet(&mut self, rules: &Rules) {
+        let unmet = rules.0.iter().enumerate().filter(|(at, _)| !self.met.contains(at));
+        self.waiting.extend(unmet.map(|(_, rule)| json!({"type": "unmet", "t": outside::monotonic_ns(), "rule": rule.text})));
+        self.write();
+    }
+
     /// The target has ended; this is the trace of its run's first process.
     pub fn ended(&mut self, first: Option<&Path>) {
         self.pid = None;
@@ -110,35 +119,51 @@ pub struct Scan {
     notices: Notices,
     book: Arc<Mutex<Book>>,
     facts: u64,
+    unwritten: bool,
+    met: BTreeSet<usize>,
 }
 
 impl Scan {
     pub fn new(watch: &Watch, book: Arc<Mutex<Book>>) -> Scan {
         let words = if watch.compiles { Notices::WORDS } else { &[] };
-        Scan { sieve: watch.rules.sieve(words), watch: watch.clone(), lines: Lines::default(), notices: Notices::default(), book, facts: 0 }
+        Scan {
+            sieve: watch.rules.sieve(words),
+            watch: watch.clone(),
+            lines: Lines::default(),
+            notices: Notices::default(),
+            book,
+            facts: 0,
+            unwritten: false,
+            met: BTreeSet::new(),
+        }
     }
 
-    /// Takes a piece that was read at `t`.
-    pub fn take(&mut self, bytes: &[u8], t: u64) {
+    /// Takes a piece, and looks at the target's memory where it has edges; [`Scan::write`] writes them.
+    pub fn take(&mut self, bytes: &[u8], when: When) {
         let mut found = Vec::new();
-        let Scan { watch, sieve, lines, notices, .. } = self;
+        let Scan { watch, sieve, lines, notices, met, .. } = self;
         // Colours can stand within a word.
         let worth = |many: &[u8]| sieve.as_ref().is_none_or(|s| memchr(0x1b, many).is_some() || s.is_match(many));
-        lines.take(bytes, t, worth, |line| look(line, watch, notices, &mut found));
+        lines.take(bytes, when, worth, |line| look(line, watch, notices, met, &mut found));
         self.note(found);
     }
 
     /// The channel is at its end.
     pub fn end(&mut self) {
         let mut found = Vec::new();
-        let Scan { watch, lines, notices, .. } = self;
-        lines.end(|line| look(line, watch, notices, &mut found));
+        let Scan { watch, lines, notices, met, .. } = self;
+        lines.end(|line| look(line, watch, notices, met, &mut found));
         found.extend(notices.end());
         self.note(found);
+        self.write();
         if self.facts > FACTS_MAX {
             let n = self.facts - FACTS_MAX;
-            self.write(vec![json!({"type": "lost", "t": outside::monotonic_ns(), "n": n})]);
+            let mut book = self.book();
+            book.note(vec![json!({"type": "lost", "t": outside::monotonic_ns(), "n": n})]);
+            book.write();
         }
+        let met = std::mem::take(&mut self.met);
+        self.book().met.extend(met);
     }
 
     fn note(&mut self, mut found: Vec<Value>) {
@@ -146,23 +171,34 @@ impl Scan {
             let room = FACTS_MAX.saturating_sub(self.facts);
             self.facts += found.len() as u64;
             found.truncate(room as usize);
-            self.write(found);
+            self.book().note(found);
+            self.unwritten = true;
         }
     }
 
-    fn write(&self, found: Vec<Value>) {
-        let mut book = self.book.lock().unwrap_or_else(|e| e.into_inner());
-        book.note(found);
+    /// Writes what was found.
+    pub fn write(&mut self) {
+        if std::mem::take(&mut self.unwritten) {
+            self.book().write();
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
 /// What a line says.
-fn look(line: Line, watch: &Watch, notices: &mut Notices, found: &mut Vec<Value>) {
+fn look(line: Line, watch: &Watch, notices: &mut Notices, met: &mut BTreeSet<usize>, found: &mut Vec<Value>) {
     let plain = memchr(0x1b, line.text).map(|_| Plain::of(line.text));
     let text = plain.as_ref().map_or(line.text, |p| &p.text);
     let time_of = |end: usize| line.time_of(plain.as_ref().map_or(end, |p| p.at(end)));
-    found.extend(watch.rules.of(text).map(|f| side::edge(time_of(f.end), f.what, f.name, "output")));
+    for f in watch.rules.of(text) {
+        met.insert(f.rule);
+        let When { t, late } = time_of(f.end);
+        found.push(side::with_late(side::edge(t, f.what, f.name, "output"), late));
+    }
     if watch.compiles {
-        found.extend(notices.read(text, time_of(text.len())));
+        found.extend(notices.read(text, time_of(text.len()).t));
     }
 }

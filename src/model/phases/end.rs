@@ -38,8 +38,11 @@ pub struct HeapLevels {
     /// Where an edge is in that order.
     position: Vec<Option<u32>>,
     settling: Vec<i64>,
-    /// What they can have been at least, and at most.
+    /// By edge from outside: the one at which the earliest is that it can be.
+    since: Vec<Option<u32>>,
+    /// What they can have been at least, and at most; and the least since the edge before.
     sides: [AtEdges; 2],
+    least: Vec<i64>,
     side_trees: [RangeMax; 2],
     /// Where an edge is in the order of those.
     side_position: Vec<Option<u32>>,
@@ -64,7 +67,9 @@ impl PhaseBook {
         order.sort_by_key(|e| self.edges[*e as usize].t);
         let mut place = vec![0; order.len()];
         order.iter().enumerate().for_each(|(at, e)| place[*e as usize] = at as u32);
-        let edges: Vec<Edge> = order.iter().map(|e| self.edges[*e as usize]).collect();
+        let mut edges: Vec<Edge> = order.iter().map(|e| self.edges[*e as usize]).collect();
+        edges.iter_mut().for_each(|e| e.since = e.since.and_then(|then| place.get(then as usize).copied()));
+        let edges = edges;
         let times = || edges.iter().map(|e| e.t);
         let metrics = self.levels.map(|levels| levels.at(times()));
         let trees = std::array::from_fn(|m| metrics[m].tree());
@@ -78,12 +83,14 @@ impl PhaseBook {
             }
         }
         heap_levels.tree = heap_levels.at.tree();
+        heap_levels.since = edges.iter().map(|e| e.since).collect();
         heap_levels.side_position = vec![None; edges.len()];
         for (at, found) in around.0.iter().enumerate() {
             for (side, values) in heap_levels.sides.iter_mut().enumerate() {
                 values.level.push(found.level[side]);
                 values.most.push(found.most[side]);
             }
+            heap_levels.least.push(found.least);
             if let Some(position) = place.get(found.edge as usize).and_then(|e| heap_levels.side_position.get_mut(*e as usize)) {
                 *position = Some(at as u32);
             }
@@ -193,10 +200,24 @@ impl HeapLevels {
     fn bounds(&self, i: &Instance, settling: i64) -> Option<[[i64; 3]; 2]> {
         let position = |edge: u32| self.side_position.get(edge as usize).copied().flatten().map(|p| p as usize);
         let (from, to) = (position(i.begin)?, position(i.end)?);
+        // Edges from outside stand where somebody was told; they can have been before.
+        let earliest = |edge: u32, at: usize| {
+            let since = self.since.get(edge as usize).copied().flatten();
+            since.and_then(position).filter(|then| *then < at).unwrap_or(at)
+        };
+        let (first, last) = (earliest(i.begin, from), earliest(i.end, to));
         Some([0, 1].map(|side| {
-            let (at, more) = (&self.sides[side], if side == 0 { -self.unsettled } else { self.unsettled });
-            let most = at.between(&self.side_trees[side], from.min(to), to.max(from));
-            [at.level[from], at.level[to] - settling, most].map(|v| v.saturating_add(more))
+            let (at, tree) = (&self.sides[side], &self.side_trees[side]);
+            let between = |a: usize, b: usize| at.between(tree, a.min(b), b.max(a));
+            let within = |a: usize, b: usize| match side {
+                _ if a == b => at.level[b],
+                0 => self.least[a + 1..=b].iter().fold(at.level[a].min(at.level[b]), |least, l| least.min(*l)),
+                _ => between(a, b),
+            };
+            // It may have been on for less time than its edges say, or for more.
+            let most = if side == 0 { between(from, last.max(from)) } else { between(first, to) };
+            let more = if side == 0 { -self.unsettled } else { self.unsettled };
+            [within(first, from), within(last, to) - settling, most].map(|v| v.saturating_add(more))
         }))
     }
 }

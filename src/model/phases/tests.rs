@@ -36,7 +36,7 @@ fn phases_nest_by_thread_and_ends_find_their_own_source_and_domain() {
 #[test]
 fn what_is_open_ends_with_the_image_and_is_marked() {
     let mut book = PhaseBook::default();
-    book.outside(5, What::Begin, "output", "load", None);
+    book.outside(5, What::Begin, "output", "load", &Told::default());
     book.add(PhaseRow::Edge(EdgeRow { range: 7, ..row(What::Begin, 6, 0, 3) }), false);
     book.close_open(90);
     assert_eq!(shown(book), [("load".into(), 5, 90, 0, false), ("(a name without room)".into(), 6, 90, 0, false)]);
@@ -148,10 +148,10 @@ fn a_look_from_outside_cuts_the_stretch_between_two_lines_of_counts() {
     let seen = |live, sure, most, bytes| Seen { live, sure, most, allocs: 0, bytes };
     book.counted(100, &seen(10, 10, 10, 10));
     // 900 were live for a while before the edge; after it 50 more are allocated.
-    book.outside(150, What::Begin, "output", "a", Some(&seen(20, 900, 900, 910)));
+    book.outside(150, What::Begin, "output", "a", &Told { seen: Some(&seen(20, 900, 900, 910)), ..Told::default() });
     book.counted(200, &seen(60, 900, 900, 960));
     // Nothing was live before the next edge that was more than after it: it is the edge's own stretch that rose.
-    book.outside(250, What::End, "output", "a", Some(&seen(70, 400, 400, 1300)));
+    book.outside(250, What::End, "output", "a", &Told { seen: Some(&seen(70, 400, 400, 1300)), ..Told::default() });
     book.counted(300, &seen(80, 5000, 5000, 6300));
     let end = book.finish(Vec::new(), Default::default());
     let i = &end.instances[0];

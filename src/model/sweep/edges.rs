@@ -13,6 +13,8 @@ pub struct AtEdge {
     pub level: [i64; 2],
     /// Its maximum since the edge before, in the order of times.
     pub most: [i64; 2],
+    /// Its minimum since then, at least.
+    pub least: i64,
 }
 
 /// An edge that the sweep has not come to: its time, number in the order of coming, itself, and the lane that it has a place in.
@@ -27,6 +29,8 @@ pub(super) struct Edges {
     pub passed: u64,
     /// The sum's maximum since the last of them, at least and at most.
     pub since: [i64; 2],
+    /// Its minimum since then, at least.
+    pub least: i64,
     pub found: Vec<AtEdge>,
     /// Lanes whose windows ended of late, and when.
     closed: Vec<(u64, u32)>,
@@ -34,7 +38,7 @@ pub(super) struct Edges {
 
 impl Edges {
     pub fn new(base: i64) -> Self {
-        Edges { since: [base; 2], ..Edges::default() }
+        Edges { since: [base; 2], least: base, ..Edges::default() }
     }
 
     /// A lane's window has ended.
@@ -95,8 +99,9 @@ impl Sweep {
             high = high.wrapping_add(max.wrapping_sub(most));
         }
         let [sure, possible] = self.edges.since;
-        self.edges.found.push(AtEdge { edge, level: [low, high], most: [sure.max(low), possible.max(high)] });
-        self.edges.since = [low, high];
+        let least = self.edges.least.min(low);
+        self.edges.found.push(AtEdge { edge, level: [low, high], most: [sure.max(low), possible.max(high)], least });
+        (self.edges.since, self.edges.least) = ([low, high], low);
         self.edges.passed += 1;
     }
 }
@@ -122,7 +127,8 @@ mod tests {
         s.cut(1, 500, Some(0));
         s.add(span(0, 500, 900, 20, 70, 20));
         s.cut(2, 950, Some(0));
-        assert_eq!(found(s), [AtEdge { edge: 1, level: [50, 50], most: [110, 110] }, AtEdge { edge: 2, level: [30, 30], most: [80, 80] }]);
+        let at = [(1, 50, 110, 10), (2, 30, 80, 30)];
+        assert_eq!(found(s), at.map(|(edge, level, most, least)| AtEdge { edge, level: [level; 2], most: [most; 2], least }));
     }
 
     #[test]
@@ -149,6 +155,18 @@ mod tests {
         let at = found(s);
         assert_eq!((at[1].level, at[1].most), ([10, 10], [600, 600]));
         assert_eq!((at[2].level, at[2].most), ([10, 10], [10, 10]));
+    }
+
+    #[test]
+    fn the_least_between_two_edges_is_known_too() {
+        let mut s = Sweep::new(0, 1);
+        s.add(span(0, 0, 100, 0, 500, 500));
+        s.cut(1, 200, None);
+        s.add(span(0, 300, 400, 20, 500, 500));
+        s.cut(2, 500, None);
+        s.add(span(0, 600, 700, 500, 900, 900));
+        s.cut(3, 800, None);
+        assert_eq!(found(s).iter().map(|at| (at.level, at.least)).collect::<Vec<_>>(), [([500; 2], 0), ([500; 2], 20), ([900; 2], 500)]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{Page, Whose, gpu, peak_resident};
 use crate::analyze::heap::lacks_many;
 use crate::analyze::left::who;
 use crate::analyze::phases::is_of_process;
-use crate::analyze::report::{Phase, PhaseDevice, PhaseSites, Run};
+use crate::analyze::report::{Mode, Phase, PhaseDevice, PhaseSites, Run};
 use crate::model::units::Bytes;
 use crate::output::shell;
 use crate::output::table::Table;
@@ -91,6 +91,7 @@ pub fn all(page: &mut Page, whose: &Whose) {
     if told.len() + own.len() > shown.len() {
         page.say("", format!("and {} that took less time (all in --json)", count((told.len() + own.len() - shown.len()) as u64)));
     }
+    late(page, &told, run.mode);
     short_peaks(page, run);
     left(page, &shown, run);
     whose.others(page);
@@ -112,6 +113,21 @@ pub fn marks(page: &mut Page, whose: &Whose) {
     page.say("MARKS", format!("{} (told by {}){}: {}", count(all.len() as u64), sources.join(", "), whose.said(), told.join(", ")));
     whose.others(page);
     page.gap();
+}
+
+/// Lines of output are edges where somebody read them.
+fn late(page: &mut Page, told: &[&Phase], mode: Mode) {
+    let late = told.iter().filter_map(|p| p.edges_late_s).fold(0.0, f64::max);
+    if late > 0.0 {
+        let whose = match mode {
+            Mode::Full => "may be of the phase before or of the one after (bounds in --json)",
+            _ => "is of the phase before",
+        };
+        page.say(
+            "",
+            format!("lines of its output were read up to {} after it printed them: what the heap did meanwhile {whose}", seconds(late)),
+        );
+    }
 }
 
 /// Peaks that no phase of the curve has, with their instants.
