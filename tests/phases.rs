@@ -284,6 +284,25 @@ fn the_nvtx_package_of_python_is_heard() {
     assert_eq!(first["marks"][0]["name"], "here");
 }
 
+/// CuPy's own way to NVTX, which needs no GPU.
+#[test]
+fn the_ranges_of_cupy_are_heard() {
+    let test = "the_ranges_of_cupy_are_heard";
+    if support::lacks(test, &[Need::Preload, Need::Module("cupy.cuda.nvtx")]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    let script = "import cupy.cuda.nvtx as nvtx\n\
+                  nvtx.RangePush('outer'); nvtx.RangePushC('inner', 7); kept = bytearray(3000000); nvtx.RangePop(); nvtx.RangePop()\n\
+                  nvtx.Mark('here')\n";
+    let ran = run(Command::new(support::python().expect("asked for")).args(["-Wignore", "-c", script]), &dir, &[("MEMSHIM_MODE", "full")]);
+    assert_eq!((ran.end(), lossy(&ran.stderr)), ("exit 0".into(), String::new()));
+    let report = report(&dir);
+    let first = &report["runs"][0];
+    assert!((3_000_000..3_100_000).contains(&number(phase(first, "outer/inner"), "heap_persistent_bytes")), "{}", first["phases"]);
+    assert_eq!(first["marks"][0]["name"], "here");
+}
+
 #[test]
 fn the_python_package_says_phases_and_does_nothing_without_the_shim() {
     let test = "the_python_package_says_phases_and_does_nothing_without_the_shim";

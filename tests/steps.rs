@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 use support::{Need, Session, fresh_dir, lacks, lossy, python, root};
 
-/// Phase `step` of `py_steady.py NAME …`; `None` where a package is missing.
-fn step_of(name: &str, more: &[&str]) -> Option<Value> {
+/// Phase `step` of `py_steady.py NAME …`, and what is advised; `None` where a package is missing.
+fn step_of(name: &str, more: &[&str]) -> Option<(Value, Value)> {
     let dir = fresh_dir(&format!("steps-{name}-{}", more.concat()));
     let mut command = Command::new(python()?);
     command.arg(root().join("tests/programs/py_steady.py")).arg(name).args(more).current_dir(&dir);
@@ -25,7 +25,7 @@ fn step_of(name: &str, more: &[&str]) -> Option<Value> {
     let step =
         phases.iter().find(|p| p["name"].as_str().is_some_and(|n| n.ends_with(".step"))).unwrap_or_else(|| panic!("{name}: {report}"));
     assert_eq!(step["count"], 120, "{name}");
-    Some(step.clone())
+    Some((step.clone(), report["runs"][0]["advice"].clone()))
 }
 
 #[test]
@@ -39,7 +39,11 @@ fn real_programs_that_keep_nothing_are_not_called_leaking() {
     let mut seen = 0;
     for name in names.lines() {
         match step_of(name, &[]) {
-            Some(step) => assert_eq!(step["steps"]["leaks"], false, "{name}: {step}"),
+            Some((step, advice)) => {
+                assert_eq!(step["steps"]["leaks"], false, "{name}: {step}");
+                let leaks = advice.as_array().expect("advice").iter().any(|a| a["what"].as_str().is_some_and(|w| w.contains(" leaks")));
+                assert!(!leaks, "{name}: {advice}");
+            }
             None => {
                 support::skip(&format!("{test} ({name})"), "needs a package");
                 continue;
@@ -56,7 +60,7 @@ fn the_same_programs_with_a_kilobyte_kept_are() {
         return;
     }
     for name in ["json_round_trip", "threads", "event_loop", "sqlite_memory"] {
-        let step = step_of(name, &["keep"]).expect("needs Python's own library");
+        let (step, _) = step_of(name, &["keep"]).expect("needs Python's own library");
         let steps = &step["steps"];
         let growth = step["growth_per_count_bytes"].as_f64().unwrap();
         assert!(steps["leaks"] == true && (980.0..1_100.0).contains(&growth), "{name}: {step}");

@@ -209,7 +209,7 @@ fn slack(run: &Run) -> impl Iterator<Item = Advice> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{AtPeak, Frame, Growth, Heap, Lowered, Owner, PhaseSite, Rss, SiteSums, Steps};
+    use super::super::report::{AtPeak, Compile, Frame, Growth, Heap, Lowered, Owner, PhaseSite, Rss, Signature, SiteSums, Steps};
     use super::*;
 
     fn phase(name: &str, begin_s: f64, end_s: f64) -> Phase {
@@ -256,6 +256,30 @@ mod tests {
         }
         run.lowered = Some(Lowered::Cap);
         assert!(!advice(&run).iter().any(|a| a.what.contains("resident memory")), "it may be maps that were not recorded");
+    }
+
+    #[test]
+    fn what_is_compiled_anew_has_its_argument_and_huge_pages_are_said_with_free_memory() {
+        let signature = |changed: &str| Signature { changed: vec![changed.into()], ..Signature::default() };
+        let compile = |wall_s: f64| Compile {
+            function: "fit".into(),
+            by: "jax".into(),
+            count: 4,
+            recompiles: 3,
+            wall_s: Some(wall_s),
+            signatures: vec![signature("argument 0: float32[3] → float32[5]"), signature("argument 0: float32[5] → float32[7]")],
+        };
+        let mut run = Run { wall_s: 10.0, compiles: vec![compile(2.0), compile(0.1)], allocator: "glibc".into(), ..Run::default() };
+        run.heap = Heap { seen: true, ..Heap::default() }.into();
+        run.rss = Rss { at_peak: Some(AtPeak { rss: Bytes(2 << 30), unaccounted: Some(1 << 30), ..AtPeak::default() }), ..Rss::default() };
+        run.snapshots = vec![serde_json::json!({"rollup": {"anon_huge": 768u64 << 20}})];
+        let all = advice(&run);
+        let said: Vec<(&str, &str, Option<f64>)> = all.iter().map(|a| (a.what.as_str(), a.evidence.as_str(), a.gain_s)).collect();
+        let memory =
+            "50 % of the resident memory is live in no block and no map: MALLOC_TRIM_THRESHOLD_=0 or malloc_trim(0) gives free memory back";
+        let compiled = "2.000 s in all; the last time for argument 0: float32[5] → float32[7]";
+        let pages = "1.00 GiB of 2.00 GiB at the peak, 0 threads, 768 MiB in transparent huge pages";
+        assert_eq!(said, [(memory, pages, None), ("`fit` was compiled 4 times by jax", compiled, Some(1.5))]);
     }
 
     #[test]

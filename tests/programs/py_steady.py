@@ -184,6 +184,15 @@ def pandas_groups(pd, np):
     return lambda i: pd.DataFrame({"k": np.arange(2000) % 7, "v": np.ones(2000)}).groupby("k").v.agg(["sum", "mean"])
 
 
+@work("ase.build", "ase.calculators.emt", "ase.md.verlet", "ase.units")
+def ase_dynamics(build, emt, verlet, units):
+    atoms = build.bulk("Cu", cubic=True) * (2, 2, 1)
+    atoms.rattle(0.05, seed=7)
+    atoms.calc = emt.EMT()
+    dynamics = verlet.VelocityVerlet(atoms, timestep=2 * units.fs)
+    return lambda i: dynamics.run(1)
+
+
 @work("pyscf.gto", "pyscf.scf")
 def pyscf_water(gto, scf):
     def step(i):

@@ -17,7 +17,7 @@ pub const LEAK_STEPS_MIN: usize = 10;
 /// z of a 95 % interval.
 const Z: f64 = 1.959_963_985;
 /// Of the points that are judged the last of so many parts is that in which growth has to go on, if it has so many points.
-const LAST: usize = 3;
+const LAST: f64 = 3.0;
 const LAST_MIN: usize = 6;
 /// Growth of a smaller share there than before has stopped, or is another one.
 const GOES_ON: f64 = 0.5;
@@ -64,7 +64,10 @@ impl Slope {
     /// grows no more, however long that took.
     pub fn going_on(points: &[(f64, f64)], most: usize) -> Slope {
         let all = Slope::of(points, most);
-        let last = &points[points.len() - points.len() / LAST..];
+        // Points may stand thicker in one part than in another.
+        let (Some(first), Some(end)) = (points.first(), points.last()) else { return all };
+        let later = end.0 - (end.0 - first.0) / LAST;
+        let last = &points[points.partition_point(|p| p.0 < later)..];
         let (Some(from), Some(to)) = (last.first(), last.last()) else { return all };
         if last.len() < LAST_MIN || all.median <= 0.0 {
             return all;
@@ -130,7 +133,8 @@ pub fn growth(known: &[Around], count: usize) -> Option<Growth> {
 
 /// Of resident memory: pages of older blocks that are touched for the first time are no leak.
 pub fn resident(known: &[Around], count: usize) -> Option<Growth> {
-    growth(known, count).map(|g| Growth { leaks: g.leaks && g.total_bytes > LEAK_TOTAL, ..g })
+    // It is looked at now and then, perhaps in one part of the steps alone: what it has really come to counts as well.
+    growth(known, count).map(|g| Growth { leaks: g.leaks && g.total_bytes > LEAK_TOTAL && g.change_bytes as f64 > LEAK_TOTAL, ..g })
 }
 
 fn said(slope: Slope, count: usize) -> Growth {
@@ -172,6 +176,9 @@ mod tests {
         assert_eq!((g.per_count_bytes, g.leaks), (1000.0, true));
         assert_eq!(resident(&some, 900).map(|g| g.leaks), Some(false), "below 10 MiB");
         assert_eq!(growth(&some[..2], 900), None);
+        let early = steps(600, |i| (12_288 * i as i64, 12_288 * (i as i64 + 1)));
+        let looks: Vec<Around> = early.into_iter().filter(|a| a.step % 50 == 0).collect();
+        assert_eq!(resident(&looks, 1000).map(|g| (g.total_bytes > LEAK_TOTAL, g.leaks)), Some((true, false)), "nobody looked later");
     }
 
     /// Points of a level, one a step.

@@ -142,18 +142,30 @@ fn of_heap(p: &Phase, s: &Steps) -> String {
 /// Who holds what a leak has come to, the first few.
 fn kept_by(s: &Steps) -> String {
     let Some(from) = s.sites_from else { return String::new() };
-    let site = |of: &PhaseSite| {
-        let about = if of.stderr_bytes > 0.5 { format!(" ± {}", iec(of.stderr_bytes.round() as u64)) } else { String::new() };
-        format!("{}{about} by {}", iec(of.bytes.0), who(of))
-    };
-    let all: Vec<String> = s.sites.iter().take(SITES_SHOWN).map(site).collect();
-    format!("; kept since number {}: {}", count(from), all.join(", "))
+    format!("; kept since number {}: {}", count(from), by_owner(&s.sites))
 }
 
 /// Who has mapped what a leak of maps has come to.
 fn mapped_by(s: &Steps) -> String {
-    let all: Vec<String> = s.map_sites.iter().take(SITES_SHOWN).map(|of| format!("{} by {}", iec(of.bytes.0), who(of))).collect();
-    if all.is_empty() { String::new() } else { format!("; mapped still at the end: {}", all.join(", ")) }
+    if s.map_sites.is_empty() { String::new() } else { format!("; mapped still at the end: {}", by_owner(&s.map_sites)) }
+}
+
+/// The first few of those whose call sites these are, each with all of them.
+fn by_owner(sites: &[PhaseSite]) -> String {
+    let mut all: Vec<(String, u64, f64)> = Vec::new();
+    for of in sites {
+        let name = who(of);
+        let variance = of.stderr_bytes * of.stderr_bytes;
+        match all.iter_mut().find(|(other, ..)| *other == name) {
+            Some(known) => (known.1, known.2) = (known.1 + of.bytes.0, known.2 + variance),
+            None => all.push((name, of.bytes.0, variance)),
+        }
+    }
+    let said = all.iter().take(SITES_SHOWN).map(|(name, bytes, variance)| {
+        let about = if *variance > 0.25 { format!(" ± {}", iec(variance.sqrt().round() as u64)) } else { String::new() };
+        format!("{}{about} by {name}", iec(*bytes))
+    });
+    said.collect::<Vec<_>>().join(", ")
 }
 
 /// Of each phase the time that took longest, and what it did differently.

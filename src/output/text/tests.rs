@@ -205,7 +205,8 @@ fn phases_that_repeat_have_a_table_and_what_stands_out_is_explained() {
         growth_high_bytes: 1050.0,
         growth_total_bytes: 1024e3,
         leaks: true,
-        sites: vec![PhaseSite { bytes: Bytes(888 << 10), frames: vec![frame], ..PhaseSite::default() }],
+        // Two ways to one line.
+        sites: [800, 88].map(|kib| PhaseSite { bytes: Bytes(kib << 10), frames: vec![frame.clone()], ..PhaseSite::default() }).into(),
         sites_from: Some(111),
         outliers: vec![outlier.clone(), outlier],
         ..Steps::default()
