@@ -136,7 +136,9 @@ pub fn order(pieces: &[Piece]) -> Vec<Run> {
     let mut lanes: Vec<Vec<Clip>> = lanes.into_values().collect();
     if let [clips] = &lanes[..] {
         let whole = |c: &Clip| c.steps == c.window.steps;
-        let run = |c: &Clip| if whole(c) { Run { batch: c.batch, steps: c.steps.clone(), t0: c.window.t0, t1: c.window.t1 } } else { c.run(c.steps.clone()) };
+        let run = |c: &Clip| {
+            if whole(c) { Run { batch: c.batch, steps: c.steps.clone(), t0: c.window.t0, t1: c.window.t1 } } else { c.run(c.steps.clone()) }
+        };
         return clips.iter().rev().map(run).collect();
     }
     let mut runs = Vec::new();

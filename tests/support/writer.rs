@@ -71,7 +71,17 @@ impl Writer {
             r#"{{"type":"header","v":1,"run":"00","pid":{pid},"ppid":1,"start_ticks":77,"pid_ns":1,"exec":0,"mode":"{mode}","cols":"v93","tick_ns":{TICK},"mono_ns":1000,"wall_ns":1764289999000000000,"host":"nowhere","exe":"/bin/x","argv":["x"],"cwd":"/","rank":null,"job":null,"big":65536,"sample":524288,"page":4096,"allocator":"glibc","slack":24{extra}}}"#
         )
         .unwrap();
-        Writer { out: out.into_bytes(), lanes: Vec::new(), kinds: Vec::new(), written: 0, group: 0, tick: TICK, arrays: false, ages: false, whole: None }
+        Writer {
+            out: out.into_bytes(),
+            lanes: Vec::new(),
+            kinds: Vec::new(),
+            written: 0,
+            group: 0,
+            tick: TICK,
+            arrays: false,
+            ages: false,
+            whole: None,
+        }
     }
 
     /// A whole line as it is.

@@ -124,11 +124,7 @@ unsafe fn batch(t: &mut Text, group: u64, i: u32, lane: *mut Lane, c: &Commit, n
     {
         t.field("whole", whole.until);
     }
-    t.str(",\"t\":\"")
-        .bytes(ts)
-        .str("\",\"k\":\"")
-        .bytes(k)
-        .str("\"");
+    t.str(",\"t\":\"").bytes(ts).str("\",\"k\":\"").bytes(k).str("\"");
     // SAFETY: as above.
     let (s, p) = unsafe { (column((&raw const (*lane).s).cast(), c.stacks.s_len), column((&raw const (*lane).p).cast(), c.stacks.p_len)) };
     for (name, column) in [("x", x), ("s", s), ("p", p)] {
