@@ -71,7 +71,7 @@ fn write(calls: &[Call]) -> (Vec<u8>, [u64; 5]) {
         };
         let ended = old.as_ref().and_then(|b| b.event);
         if let Some(block) = old.filter(|b| b.event.is_some()) {
-            let age = *count - block.born;
+            let age = count.wrapping_sub(block.born);
             let class = [0, 15, 255, 4095].iter().filter(|most| age > **most).count();
             ages[if block.lane == lane { class } else { 4 }] += 1;
         }

@@ -61,8 +61,9 @@ fn each_target_of_time_is_met_and_missed() {
     assert_eq!(defaults, [Some(1e-3), Some(0.2), Some(10e-6), Some(10e6)]);
     for what in ["mean", "p95", "p99", "cv", "per_unit"] {
         let option = what.replace('_', "-");
-        let flag =
-            |value: f64| if what == "cv" { format!("--{option}={value:.9}") } else { format!("--{option}={}ns", (value * 1e9) as u64) };
+        let flag = |value: f64| {
+            if what == "cv" { format!("--{option}={:.7}%", value * 100.0) } else { format!("--{option}={}ns", (value * 1e9) as u64) }
+        };
         for (flag, passes) in [(flag(measured(what) * 1.01), true), (flag(measured(what) * 0.99), false)] {
             let others = STILL.into_iter().filter(|o| !o.starts_with(&format!("--{option}=")));
             let rest = if what == "per_unit" { None } else { Some("--per-unit=off") };

@@ -109,15 +109,32 @@ fn late(seed: u64, exact: bool) -> Late {
         let sum: u64 = live.iter().sum();
         let stamp = exact || random(&mut state, 9) == 0;
         match (random(&mut state, 10), held[at].len()) {
-            (0, _) if lane == 0 && open => {
-                phases.last_mut().unwrap()[1] = sum;
-                open = false;
-                w.edge(0, t + 300, "end", 0);
-            }
             (0, _) if lane == 0 => {
-                phases.push([sum; 3]);
-                open = true;
-                w.edge(0, t + 300, "begin", phases.len() as u32);
+                // An edge has its instant to the nanosecond, and what comes straight after it a stamp of whole ticks, which is before that.
+                open = !open;
+                if open {
+                    phases.push([sum; 3]);
+                } else {
+                    phases.last_mut().unwrap()[1] = sum;
+                }
+                let (what, name) = if open { ("begin", phases.len() as u32) } else { ("end", 0) };
+                w.edge(0, t + 350, what, name);
+                let write = |w: &mut Writer, since: &mut [Option<u64>]| {
+                    since[0] = None;
+                    w.whole = since.iter().flatten().min().copied().or(Some(t));
+                    w.flush_of(|lane| lane == 0);
+                };
+                if random(&mut state, 2) == 0 {
+                    write(&mut w, &mut since);
+                }
+                since[0].get_or_insert(t + 300);
+                let kind = w.kind(0, 50_000, 0, 0);
+                w.at(0, t + 300, exact);
+                w.site(0, 1, 0);
+                let token = w.alloc(0, kind, None, None);
+                w.at(0, t + 300, exact);
+                held[0].push((token, 50_000));
+                live[0] += 50_000;
             }
             (1..5, n) if n > 0 => {
                 let (token, size) = held[at].remove(random(&mut state, n as u64) as usize);
@@ -148,9 +165,10 @@ fn late(seed: u64, exact: bool) -> Late {
             if !exact {
                 w.at(one, t + 50_000, false);
             }
-            since[one as usize] = None;
+            // A group has all that is pending of a lane whose edges it has.
+            (since[one as usize], since[0]) = (None, None);
             w.whole = since.iter().flatten().min().copied().or(Some(t + 1));
-            w.flush_of(|lane| lane == one);
+            w.flush_of(|lane| lane == one || lane == 0);
         }
     }
     w.whole = Some(u64::MAX);

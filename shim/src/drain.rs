@@ -101,17 +101,6 @@ static mut STUCK_SINCE: [u64; LANES_MAX] = [0; LANES_MAX];
 const ABANDONED_NS: u64 = 1_000_000_000;
 const ABANDONED: u64 = 1;
 
-/// When the reading of all rings began that is going on, 0 none is, and when the last one began that came to their ends: what was recorded
-/// before is in batches.
-static mut READING_SINCE: u64 = 0;
-static mut READ_ALL: u64 = 0;
-
-/// What happened before is in batches, written or pending. The lock is held.
-pub fn read_all() -> u64 {
-    // SAFETY: the lock is held.
-    unsafe { READ_ALL }
-}
-
 /// Starts anew: the first image, or a forked child (`child`), where memory holds what was the parent's.
 pub fn reset(child: bool) {
     LOCK.store(0, Relaxed);
@@ -125,7 +114,6 @@ pub fn reset(child: bool) {
             EMPTY_AFTER = [0; LANES_MAX];
             STUCK_SINCE = [0; LANES_MAX];
         }
-        (READING_SINCE, READ_ALL) = (0, 0);
         TABLE.reset();
         KINDS.reset();
     }
@@ -140,12 +128,6 @@ pub fn drain(last: bool) -> bool {
     let now = sys::now();
     let mut blocks = 0;
     order::begin(now);
-    // SAFETY: the lock is held.
-    unsafe {
-        if READING_SINCE == 0 {
-            READING_SINCE = now;
-        }
-    }
     if !last {
         // Of a thousand threads most are idle: those are told at a glance, and take no turn.
         for i in 0..LANES.load(Acquire) {
@@ -165,13 +147,7 @@ pub fn drain(last: bool) -> bool {
             Next::Forced(i) => (i, true),
             Next::Nobody => {
                 // SAFETY: the lock is held.
-                unsafe {
-                    blocks::all_read();
-                    if (*(&raw const STUCK_SINCE)).iter().take(LANES.load(Acquire) as usize).all(|since| *since <= ABANDONED) {
-                        READ_ALL = READING_SINCE;
-                    }
-                    READING_SINCE = 0;
-                }
+                unsafe { blocks::all_read() };
                 break false;
             }
         };
@@ -216,11 +192,14 @@ fn drain_lane(i: u32, now: u64, mut force: bool, last: bool) -> Stop {
                     Gap::Next => return Stop::More,
                     Gap::Passed => continue,
                     Gap::Wait => {
-                        if read_any {
-                            // Some of it was written after the clock was asked.
-                            EMPTY_AFTER[i as usize % LANES_MAX] = sys::now();
+                        // Not at a hole: what stands behind it was written before.
+                        if STUCK_SINCE[i as usize % LANES_MAX] <= ABANDONED {
+                            if read_any {
+                                // Some of it was written after the clock was asked.
+                                EMPTY_AFTER[i as usize % LANES_MAX] = sys::now();
+                            }
+                            set_seen_empty(i, now);
                         }
-                        set_seen_empty(i, now);
                         return Stop::Empty;
                     }
                 }

@@ -23,7 +23,7 @@ use super::sites::{self, Instant, SiteBook, SitesEnd};
 use super::stacks::Stacks;
 use super::sweep::AtEdge;
 use super::threads::ThreadBook;
-use super::track::{self, Cut, Peak, Track};
+use super::track::{self, Cut, Peak, Place, Track};
 use crate::trace::column::Column;
 use crate::trace::line::{Ev, Kinds};
 
@@ -36,12 +36,12 @@ struct Batch {
     lane: u32,
     steps: Steps,
     windows: Vec<Window>,
-    /// The same where edges of phases stand among the steps: as these say.
-    known: Option<Vec<Window>>,
     /// Usable less requested bytes, where that is followed.
     slack: Vec<i64>,
     /// Steps that are played.
     played: usize,
+    /// Number of the lane's batch before.
+    before: Option<usize>,
     foreign: Vec<Ending>,
     handed: Vec<Handover>,
     t1: u64,
@@ -50,16 +50,12 @@ struct Batch {
 }
 
 impl Batch {
-    fn known(&self) -> &[Window] {
-        self.known.as_deref().unwrap_or(&self.windows)
-    }
-
     /// To be used for another.
     fn clear(&mut self) {
         self.steps.clear();
         self.handed.clear();
         self.slack.clear();
-        (self.known, self.played) = (None, 0);
+        (self.played, self.before) = (0, None);
     }
 }
 
@@ -102,6 +98,8 @@ pub struct Heap {
     on: On,
     turns: Pending<Turn>,
     left: Option<PhaseSites>,
+    /// When the last edge was that has a place in a lane: what is read of it is after that, also where its stamps, which are rounded, say otherwise.
+    after: HashMap<u32, u64>,
     /// What is read and not played yet.
     waiting: Waiting,
     /// What happened before is in the group that is being read or an earlier one; all of it where the trace does not say.
@@ -182,6 +180,7 @@ impl Heap {
             on: On::default(),
             turns: Pending::default(),
             left: None,
+            after: HashMap::new(),
             waiting: Waiting::default(),
             whole: u64::MAX,
         }
@@ -206,12 +205,12 @@ impl Heap {
         }
     }
 
-    /// Recording is lowered at `t`.
-    pub fn lower(&mut self, t: u64) {
+    /// Recording is lowered at `t`: blocks of `big` bytes and more are events from there on, others where they are samples.
+    pub fn lower(&mut self, t: u64, big: u64) {
         if self.exact {
             self.requested.end_at(t);
         }
-        self.sites.iter_mut().for_each(|book| book.lower(t));
+        self.sites.iter_mut().for_each(|book| book.lower(t, big));
     }
 
     /// Adds rows to the dictionary; the number of rows that can't be.
@@ -334,6 +333,9 @@ impl Heap {
         self.own.clear();
         self.totals.miscounted += (batch.steps.len() as u64 != ev.n) as u64;
         batch.windows = merge::windows(&t, self.tick_ns, batch.steps.len(), ev.t0, ev.t1);
+        if let Some(t) = self.after.get(&ev.lane) {
+            merge::begin_at(&mut batch.windows, *t);
+        }
         self.batches.push(batch);
         true
     }
@@ -370,7 +372,6 @@ impl Heap {
         self.settled = (self.totals.settled_bytes, self.settled.1.max(self.totals.settled_bytes - self.settled.0));
         let end = batches.iter().map(|b| b.t1).max().unwrap_or(0);
         let cuts = self.cuts(&mut batches, end);
-        let turns = self.due_turns(&mut batches, end);
         for b in &mut batches {
             let lane = &self.lanes[b.lane as usize];
             threads.played(b.lane, self.requested.level_of(b.lane), &b.steps.requested, &b.handed, (lane.allocs, lane.bytes));
@@ -380,8 +381,9 @@ impl Heap {
             }
         }
         let read = |track: &mut Track, changes: fn(&Batch) -> &[i64], cuts: &[Cut]| {
-            let edges = cuts.iter().map(|c| (c.edge, c.t, c.place.map(|(batch, _)| batches[batch].lane)));
-            let all = batches.iter().map(|b| track::Batch { lane: b.lane, windows: b.known(), changes: changes(b) });
+            let is_here = |place: &Place| batches.get(place.batch).is_some_and(|b| b.lane == place.lane);
+            let edges = cuts.iter().map(|c| (c.edge, c.t, c.place.filter(is_here).map(|place| place.lane)));
+            let all = batches.iter().map(|b| track::Batch { lane: b.lane, windows: &b.windows, changes: changes(b) });
             track.read(&all.collect::<Vec<_>>(), end, edges);
         };
         read(&mut self.requested, |b| &b.steps.requested, &cuts);
@@ -392,6 +394,7 @@ impl Heap {
             read(bytes, |b| &b.steps.selected, &[]);
             read(count, |b| &b.steps.selected_count, &[]);
         }
+        let turns = self.due_turns(&mut batches, end);
         self.waiting.add(batches, cuts, turns);
         self.play_until(self.whole, sites);
     }

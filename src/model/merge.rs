@@ -17,6 +17,7 @@ pub struct Window {
 /// Steps of one lane without one of another in between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
+    pub lane: u32,
     /// Number of the batch.
     pub batch: usize,
     pub steps: Range<usize>,
@@ -61,7 +62,12 @@ pub fn pin_at_step(windows: &mut Vec<Window>, at: usize, t: u64) {
     for w in windows[..next].iter_mut().rev().take_while(|w| w.t1 > t) {
         (w.t0, w.t1) = (w.t0.min(t), t);
     }
-    for w in windows[next..].iter_mut().take_while(|w| w.t0 < t) {
+    begin_at(&mut windows[next..], t);
+}
+
+/// All of it happened after `t`.
+pub fn begin_at(windows: &mut [Window], t: u64) {
+    for w in windows.iter_mut().take_while(|w| w.t0 < t) {
         (w.t0, w.t1) = (t, w.t1.max(t));
     }
 }
@@ -102,6 +108,7 @@ pub struct Piece<'a> {
 
 /// What of a window is to be put in order.
 struct Clip<'a> {
+    lane: u32,
     batch: usize,
     window: &'a Window,
     steps: Range<usize>,
@@ -112,6 +119,7 @@ impl Piece<'_> {
         let from = self.windows.partition_point(|w| w.steps.end <= self.steps.start);
         let until = self.windows.partition_point(|w| w.steps.start < self.steps.end);
         self.windows.get(from..until).unwrap_or(&[]).iter().map(|window| Clip {
+            lane: self.lane,
             batch: self.batch,
             window,
             steps: window.steps.start.max(self.steps.start)..window.steps.end.min(self.steps.end),
@@ -122,7 +130,13 @@ impl Piece<'_> {
 impl Clip<'_> {
     fn run(&self, steps: Range<usize>) -> Run {
         let (t0, t1) = (time_of(self.window, steps.start), time_of(self.window, steps.end - 1));
-        Run { batch: self.batch, steps, t0, t1 }
+        Run { lane: self.lane, batch: self.batch, steps, t0, t1 }
+    }
+
+    /// Where no other lane's steps come between: a whole window has all of its time.
+    fn alone(&self) -> Run {
+        let run = self.run(self.steps.clone());
+        if self.steps == self.window.steps { Run { t0: self.window.t0, t1: self.window.t1, ..run } } else { run }
     }
 }
 
@@ -135,11 +149,7 @@ pub fn order(pieces: &[Piece]) -> Vec<Run> {
     }
     let mut lanes: Vec<Vec<Clip>> = lanes.into_values().collect();
     if let [clips] = &lanes[..] {
-        let whole = |c: &Clip| c.steps == c.window.steps;
-        let run = |c: &Clip| {
-            if whole(c) { Run { batch: c.batch, steps: c.steps.clone(), t0: c.window.t0, t1: c.window.t1 } } else { c.run(c.steps.clone()) }
-        };
-        return clips.iter().rev().map(run).collect();
+        return clips.iter().rev().map(Clip::alone).collect();
     }
     let mut runs = Vec::new();
     let next = |clips: &[Clip]| clips.last().map(|c| time_of(c.window, c.steps.start));

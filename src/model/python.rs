@@ -78,9 +78,9 @@ impl PythonHeap {
     }
 
     /// From `t` on not every block is an event, or none is.
-    pub fn lower(&mut self, t: u64) {
+    pub fn lower(&mut self, t: u64, big: u64) {
         self.full = false;
-        self.heap.lower(t);
+        self.heap.lower(t, big);
     }
 
     /// The lines are all read.

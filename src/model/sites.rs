@@ -125,6 +125,8 @@ pub struct SiteBook {
     waiting: Waiting,
     /// When recording is lowered, of what has not been come to.
     lowered: VecDeque<u64>,
+    /// Blocks of this size and more, and samples, are events from there on.
+    big: u64,
     /// What sites held where it was lowered last, and their peaks before. From there on levels mean nothing.
     before: Option<Vec<(Balance, i64)>>,
     /// What sites held over time.
@@ -164,14 +166,16 @@ impl SiteBook {
             ceilings,
             waiting: Waiting::default(),
             lowered: VecDeque::new(),
+            big: 0,
             before: None,
             curve: Curve::default(),
         }
     }
 
-    /// Recording is lowered at `t`: of blocks from before nobody knows when they end.
-    pub fn lower(&mut self, t: u64) {
+    /// Recording is lowered at `t`: of blocks from before nobody knows when they end. From there on those of `big` bytes and more are events.
+    pub fn lower(&mut self, t: u64, big: u64) {
         self.lowered.push_back(t);
+        self.big = big;
     }
 
     /// What is held from now on is beyond what is held now.
@@ -269,9 +273,11 @@ impl SiteBook {
         }
     }
 
-    /// What is held changes, and no level is looked at.
+    /// What is held changes, and no level is looked at. A block that would not be an event now is from before, whatever its time.
     fn play_on(&mut self, steps: &Steps, kinds: &KindTable) {
-        steps.got.iter().zip(steps.ended).for_each(|(&got, &ended)| _ = self.change(got, ended, kinds));
+        let big = self.big;
+        let meant = |id: KindId| Some(kinds.get(id)).filter(|k| k.sampled() || k.size >= big).map_or(0, |_| id);
+        steps.got.iter().zip(steps.ended).for_each(|(&got, &ended)| _ = self.change(meant(got), meant(ended), kinds));
     }
 
     /// Goes on to a time: the level is what it was for as long. `within`: where the peak is looked for. What was told last holds from then on.

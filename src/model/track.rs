@@ -10,8 +10,17 @@ use std::ops::Range;
 pub struct Cut {
     pub edge: u32,
     pub t: u64,
-    /// Batch and step that it stands before; else it stands by its time.
-    pub place: Option<(usize, usize)>,
+    /// Where it stands among a lane's steps; else it stands by its time.
+    pub place: Option<Place>,
+}
+
+/// A place in a lane: before a step of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub lane: u32,
+    /// Number of the batch; a lane's come in their order.
+    pub batch: usize,
+    pub step: usize,
 }
 
 /// What was found at one.
@@ -99,8 +108,9 @@ impl Track {
         self.sweep.iter_mut().for_each(|sweep| sweep.end_at(t));
     }
 
-    /// Level of a lane, of what is read; 0 where no bound is asked for.
+    /// Level of a lane, of what is read; for a metric whose bound is asked for.
     pub fn level_of(&self, lane: u32) -> i64 {
+        debug_assert!(self.sweep.is_some());
         self.levels.get(lane as usize).copied().unwrap_or(0)
     }
 
@@ -211,10 +221,10 @@ impl Track {
     }
 }
 
-/// Whether an edge comes before a run's first step. Where its place is in another lane, its time tells.
+/// Whether an edge comes before a run's first step: of its own lane by its place, of others by the time.
 pub(super) fn is_before(cut: &Cut, run: &Run) -> bool {
     match cut.place {
-        Some((batch, step)) if batch == run.batch => step <= run.steps.start,
+        Some(Place { lane, batch, step }) if lane == run.lane => (batch, step) <= (run.batch, run.steps.start),
         _ => cut.t <= run.t0,
     }
 }

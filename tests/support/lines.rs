@@ -62,12 +62,13 @@ pub const LAYERS: &str = r#"{"type":"header","v":1,"run":"01","pid":9,"ppid":1,"
 
 /// The side file of [`LAYERS`].
 pub const MARKS: &str = r#"{"type":"edge","t":2500,"pid":9,"start_ticks":99,"what":"next","name":"one","source":"output","seen":{"live":70000,"sure":70000,"most":70500,"allocs":3,"bytes":70340},"resident":{"rss":1000000,"hwm":1000002}}
-{"type":"edge","t":5500,"pid":9,"start_ticks":99,"what":"next","name":"two","source":"output","seen":{"live":280000,"sure":280000,"most":280500,"allocs":9,"bytes":281000}}
+{"type":"edge","t":5500,"pid":9,"start_ticks":99,"what":"next","name":"two","source":"output","late":1500,"seen":{"live":280000,"sure":280000,"most":280500,"allocs":9,"bytes":281000}}
 {"type":"edge","t":6500,"pid":9,"start_ticks":99,"what":"begin","name":"in","source":"mark"}
 {"type":"edge","t":6600,"pid":9,"start_ticks":0,"what":"end","source":"mark"}
 {"type":"edge","t":6700,"pid":9,"what":"mark","name":"now","source":"mark"}
 {"type":"compile","t":3000,"pid":9,"start_ticks":99,"by":"jax","function":"f","signature":["float32[3]"],"ns":500}
 {"type":"compile","t":4000,"pid":9,"start_ticks":99,"by":"jax","function":"f","signature":["float32[4]"],"ns":600,"why":"shape"}
 {"type":"artifact","t":4500,"pid":9,"start_ticks":99,"path":"dump/a.mlir","bytes":10342,"lines":211,"deleted":false}
+{"type":"unmet","t":4550,"pid":9,"start_ticks":99,"rule":"^Phase (\\w+)"}
 {"type":"lost","t":4600,"pid":9,"start_ticks":99,"n":12,"what":"folders of --artifacts","why":"too many"}
 "#;

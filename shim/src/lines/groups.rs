@@ -22,7 +22,6 @@ pub fn flush_group() {
         let mut staged_from = 0;
         let mut any = false;
         let mut good = sink::is_writing();
-        let read_all = drain::read_all();
         let now = sys::now();
         let mut whole = Whole { until: drain::read_before(now), told: [LANES.load(Acquire) < 2; 2] };
         for i in 0..LANES.load(Acquire) {
@@ -43,7 +42,7 @@ pub fn flush_group() {
             (*h).group.store(group + 1, Release);
         }
         if good {
-            (*h).whole_ns.store(read_all, Relaxed);
+            (*h).whole_ns.store(whole.until, Relaxed);
         }
         // One that is busy does not sleep, and is interrupted meanwhile.
         if any && writer::alive() && drain::LOCK.load(Relaxed) == writer::tid() {

@@ -88,7 +88,7 @@ pub fn wake_waiters(now: bool) {
 }
 
 /// A zeroed ring block. Signals are blocked. When all are in use: drains by itself or waits for the drain, at most a second
-/// without progress and ten in all; then none. After a wait in vain nobody waits again before the drain gets on. `first`: the lane has
+/// without progress and ten in all; then none. After a wait in vain nobody waits again before a block is given back. `first`: the lane has
 /// none yet.
 pub fn take_block(first: bool) -> Option<u32> {
     // Each lane keeps the block that it fills.
@@ -124,7 +124,11 @@ pub fn take_block(first: bool) -> Option<u32> {
         }
         if now > until {
             STARVED_AT.store(now, Relaxed);
-            STALLED.store(1, Relaxed);
+            STALLED.swap(1, SeqCst);
+            // Given back at the last moment, by who did not see that.
+            if GIVEN.load(SeqCst) != seen || FREE.load(SeqCst) as u32 != 0 {
+                STALLED.store(0, Relaxed);
+            }
             return None;
         }
     }

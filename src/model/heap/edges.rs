@@ -10,10 +10,11 @@ impl Heap {
         let mut cuts = Vec::new();
         for e in self.edges.take_until(group, end) {
             let place = place_in(batches, group, &e);
-            if let Some((batch, step)) = place {
-                let b = &mut batches[batch];
-                merge::pin_at_step(b.known.get_or_insert_with(|| b.windows.clone()), step, e.t);
-                merge::split_at_step(&mut b.windows, step, e.t);
+            if let Some(Place { lane, batch, step }) = place {
+                if let Some(b) = batches.get_mut(batch).filter(|b| b.lane == lane) {
+                    merge::pin_at_step(&mut b.windows, step, e.t);
+                }
+                self.after.insert(lane, e.t);
             }
             cuts.push(Cut { edge: e.edge, t: e.t, place });
         }
@@ -54,8 +55,10 @@ impl Heap {
             self.on.turn(&turn);
             let HeapEdge { edge, t, .. } = turn.at;
             let place = place_in(batches, group, &turn.at);
-            if let Some((batch, step)) = place {
-                merge::split_at_step(&mut batches[batch].windows, step, t);
+            if let Some(Place { lane, batch, step }) = place
+                && let Some(b) = batches.get_mut(batch).filter(|b| b.lane == lane)
+            {
+                merge::split_at_step(&mut b.windows, step, t);
             }
             all.push((Cut { edge, t, place }, turn));
         }
@@ -63,11 +66,14 @@ impl Heap {
     }
 }
 
-/// Batch of the group and step before which an edge stands.
-fn place_in(batches: &[Batch], group: u64, e: &HeapEdge) -> Option<(usize, usize)> {
+/// Where an edge stands among the batches of the group. One whose lane has none in its group stands before what comes next of the lane.
+fn place_in(batches: &[Batch], group: u64, e: &HeapEdge) -> Option<Place> {
     let (lane, of, at) = e.place?;
-    let batch = batches.iter().position(|b| b.lane == lane && of == group)?;
-    Some((batch, usize::try_from(at).unwrap_or(usize::MAX).min(batches[batch].steps.len())))
+    if of != group {
+        return Some(Place { lane, batch: 0, step: 0 });
+    }
+    let Some(batch) = batches.iter().position(|b| b.lane == lane) else { return Some(Place { lane, batch: batches.len(), step: 0 }) };
+    Some(Place { lane, batch, step: usize::try_from(at).unwrap_or(usize::MAX).min(batches[batch].steps.len()) })
 }
 
 /// Bytes of the blocks allocated since `since` that the lane frees straight after step `at`, before it does anything else, and how many they

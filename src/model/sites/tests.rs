@@ -197,7 +197,7 @@ fn levels_after_recording_was_lowered_are_no_peaks_and_old_blocks_no_leaks() {
     // Two blocks of site 1 and one of site 2 are live at the peak; one of site 1 is freed.
     [1, 1, 2].into_iter().for_each(|site| play(10, site, 0, &mut book));
     play(11, 0, 1, &mut book);
-    book.lower(20);
+    book.lower(20, 100);
     // Of site 3 four come later, more than there ever were, and one goes; of site 2 another.
     [3, 3, 3, 3, 2].into_iter().for_each(|site| play(30, site, 0, &mut book));
     play(31, 0, 3, &mut book);
