@@ -174,19 +174,35 @@ fn rules_say_what_a_line_means_and_what_it_is_called() {
     assert!(edges(&dir).iter().all(|e| e["source"] == "output"));
 }
 
+/// Python's `say`, which prints a line that ends with the time, and notes when that was done.
+const SAY: &str = "import os, time\nafter = open('after', 'w', 1)\ndef say(name):\n  \
+                   os.write(1, b'Phase %s_%d\\n' % (name, time.monotonic_ns())); print(time.monotonic_ns(), file=after)\n";
+
+/// Each line of `say` was printed in the time that its edge says. How long before it was read, ns.
+fn printed_when_said(dir: &Path) -> Vec<(String, u64)> {
+    let after = std::fs::read_to_string(dir.join("after")).unwrap();
+    let of = |(e, after): (&Value, &str)| {
+        let (name, before) = e["name"].as_str().and_then(|n| n.rsplit_once('_')).unwrap_or_else(|| panic!("{e}"));
+        let (before, after): (u64, u64) = (before.parse().unwrap(), after.parse().unwrap());
+        let (t, late) = (e["t"].as_u64().unwrap(), e["late"].as_u64().unwrap());
+        assert!(before < t && t.saturating_sub(late) <= after, "printed from {before} to {after}: {e}");
+        (name.to_owned(), t.saturating_sub(after))
+    };
+    let edges = edges(dir);
+    assert_eq!(edges.len(), after.lines().count());
+    edges.iter().zip(after.lines()).map(of).collect()
+}
+
 #[test]
 fn an_edge_has_the_time_at_which_its_line_was_printed() {
     let Some(python) = python() else { return };
     let dir = fresh_dir("output-times");
-    let script = "import sys, time\nfor i in range(5):\n  print('Phase', f'at{time.monotonic_ns()}', flush=True); time.sleep(0.05)";
-    let o = output(&dir, &[RULE], &[python.to_str().unwrap(), "-c", script]);
+    let script = format!("{SAY}for i in range(5): say(b'at'); time.sleep(0.05)");
+    let o = output(&dir, &[RULE], &[python.to_str().unwrap(), "-c", &script]);
     assert_eq!(o.status.code(), Some(0), "{}", lossy(&o.stderr));
-    let late: Vec<i64> =
-        edges(&dir).iter().map(|e| e["t"].as_i64().unwrap() - e["name"].as_str().unwrap()[2..].parse::<i64>().unwrap()).collect();
-    assert_eq!(late.len(), 5);
-    let mut sorted = late.clone();
-    sorted.sort();
-    assert!(sorted[0] > 0 && sorted[2] < 20_000_000, "nanoseconds late: {late:?}");
+    let mut late: Vec<u64> = printed_when_said(&dir).into_iter().map(|of| of.1).collect();
+    late.sort();
+    assert!(late.len() == 5 && late[2] < 20_000_000, "nanoseconds late: {late:?}");
 }
 
 /// Path, source, count, and in bytes: left behind, needed meanwhile, how far off that can be. Of the program `printed.c` by its output.
@@ -235,26 +251,37 @@ fn in_fast_mode_phases_of_lines_have_their_bytes_and_a_bound() {
     }
 }
 
-/// What is live at a line is what was live when it was read, however long its reader takes to take it.
+/// What is live at a line is what was live when it was read, however long its reader takes to take it; what is printed meanwhile is read later, and
+/// that is said.
 #[test]
 fn a_reader_that_is_slow_moves_no_edge() {
     let Some(python) = python() else { return };
     let dir = fresh_dir("output-slow");
-    // More than a pipe takes; what follows is allocated while the reader sleeps.
-    let script = "import os, time\nos.write(1, b'x' * 200000 + b'\\nPhase one\\n')\ntime.sleep(0.15)\nkept = bytearray(50_000_000)\n\
-                  open('ready', 'w').close()\ntime.sleep(0.05)\nos.write(1, b'Phase two\\n')\n";
-    let mut command = watched(&dir, &[RULE], &[python.to_str().unwrap(), "-c", script]);
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let began = Instant::now();
-    while !dir.join("ready").exists() && began.elapsed() < Duration::from_secs(20) {
-        std::thread::sleep(Duration::from_millis(5));
+    // More than the reader's pipe takes; when it has been taken over from the program, whoever hands it on waits.
+    let script = "import array, fcntl, sys, termios\nif fcntl.fcntl(1, 1032) < 131072: sys.exit(77)\n\
+                  say(b'one'); os.write(1, b'x' * 70000 + b'\\n'); left = array.array('i', [1])\n\
+                  while left[0]: time.sleep(0.001); fcntl.ioctl(1, termios.FIONREAD, left)\n\
+                  os.read(0, 1); kept = bytearray(50_000_000); say(b'two'); time.sleep(0.03); os.write(2, b'printed\\n'); os.read(0, 1)";
+    let mut command = watched(&dir, &[RULE], &[python.to_str().unwrap(), "-c", &format!("{SAY}{script}")]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut out, mut go_on) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
+    // What comes has been looked through.
+    if out.read_exact(&mut [0]).is_err() {
+        assert_eq!(ends(child, Duration::from_secs(20)), 77);
+        return support::skip("a_reader_that_is_slow_moves_no_edge", "needs pipes of 128 KiB");
     }
-    let mut text = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-    assert_eq!((ends(child, Duration::from_secs(20)), text.len()), (0, 200_000 + 21));
+    go_on.write_all(b"x").unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let lines: Vec<String> = BufReader::new(out).lines().map(Result::unwrap).take(3).collect();
+    assert!(said == "printed\n" && lines[1].len() == 70_000 && lines[2].starts_with("Phase two"), "{said}{}", lines[2]);
+    drop(go_on);
+    assert_eq!(ends(child, Duration::from_secs(20)), 0);
     let live: Vec<i64> = edges(&dir).iter().map(|e| e["seen"]["live"].as_i64().unwrap_or_else(|| panic!("{e}"))).collect();
     // Some hundred KB of before went meanwhile.
     assert!(live.len() == 2 && live[1] - live[0] > 49_000_000, "{live:?}");
+    let printed = printed_when_said(&dir);
+    assert!(printed[1].0 == "two" && printed[1].1 > 30_000_000, "{printed:?}");
 }
 
 #[test]
@@ -270,11 +297,15 @@ fn how_long_after_its_printing_a_line_was_read_is_said_and_bounds_what_it_tells(
     let run = &report["runs"][0];
     let setup = run["phases"].as_array().unwrap().iter().find(|p| p["name"] == "setup").unwrap_or_else(|| panic!("{run}"));
     let late = setup["edges_late_s"].as_f64().unwrap_or_else(|| panic!("{setup}"));
-    assert!((0.001..0.05).contains(&late), "it slept for longer around each line: {late}");
+    assert!(late >= 0.001, "{late}");
     let bounds = ["heap_peak_bound_bytes", "heap_persistent_bound_bytes", "heap_transient_bound_bytes"].map(|key| setup[key].as_i64());
-    assert_eq!(bounds[0], Some(0), "{setup}");
-    // Large blocks have stamps, so that none was allocated around a line; of small ones, of which there are two, it is not known to the millisecond.
-    assert!(bounds[1..].iter().all(|b| b.is_some_and(|b| b <= 2_000)), "{setup}");
+    // It sleeps for longer around each line. Large blocks have stamps, so that none was allocated around a line; of small ones, of which there are
+    // two, it is not known to the millisecond.
+    if late < 0.05 {
+        assert!(bounds[0] == Some(0) && bounds[1..].iter().all(|b| b.is_some_and(|b| b <= 2_000)), "{setup}");
+    } else {
+        support::skip("how_long_after_its_printing_a_line_was_read_is_said_and_bounds_what_it_tells (bounds)", "the machine is too busy");
+    }
     assert_eq!(run["notes"], serde_json::json!(["mark:never (\\w+) (MEMSHIM_PHASE_ON): no line of the output fits it"]));
     let screen = Command::new(memshim()).args(["analyze", "--no-color"]).arg(dir.join("trace.jsonl")).output().unwrap();
     let words = lossy(&screen.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -385,6 +416,7 @@ fn terminal(case: &str) -> Option<(std::path::PathBuf, String)> {
     let driver = root().join("tests/programs/output_terminal.py");
     let o = Command::new("timeout")
         .args(["-s", "KILL", "60"])
+        .current_dir(&dir)
         .arg(python)
         .arg(driver)
         .arg(memshim())
@@ -403,6 +435,15 @@ fn a_terminal_stays_one_of_its_size_and_gets_the_same_bytes() {
     let want = format!("b'True True True {size} {size}\\r\\nPhase one\\r\\nto stderr\\r\\na\\r\\tb\\x1b[1mc\\r\\n\\x00\\xff'\n0\n");
     assert_eq!(text, want);
     assert_eq!(said(&dir), pairs(&[("next", "one")]));
+}
+
+#[test]
+fn a_terminal_that_is_slow_is_no_line_read_at_once() {
+    let Some((dir, text)) = terminal("slow") else { return };
+    assert_eq!(text, "0\n");
+    let printed = printed_when_said(&dir);
+    let names: Vec<&str> = printed.iter().map(|of| of.0.as_str()).collect();
+    assert!(names == ["one", "two"] && printed[1].1 > 30_000_000, "{printed:?}");
 }
 
 #[test]

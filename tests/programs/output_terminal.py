@@ -64,6 +64,32 @@ os.write(1, b'Phase one\\n'); os.write(2, b'to stderr\\n'); os.write(1, b'a\\r\\
 """))
     print(s.rest())
     print(s.end())
+elif CASE == "slow":
+    # So much a terminal takes that nobody reads; with half as much again, whoever hands it on waits, and the program does not.
+    ours, theirs = pty.openpty()
+    os.set_blocking(theirs, False)
+    room = 0
+    try:
+        while True:
+            room += os.write(theirs, b"x" * 4096)
+    except BlockingIOError:
+        pass
+    printed, tell = os.pipe()
+    os.set_inheritable(tell, True)
+    s = Screen(program(f"""
+after = open('after', 'w', 1)
+def say(name):
+  os.write(1, b'Phase %s_%d\\n' % (name, time.monotonic_ns())); print(time.monotonic_ns(), file=after)
+say(b'one')
+for _ in range({room * 3 // 2} // 4096): os.write(1, b'x' * 4096)
+time.sleep(0.05)
+os.write(1, b'\\n'); say(b'two')
+time.sleep(0.03)
+os.write({tell}, b'x')
+"""))
+    os.read(printed, 1)
+    s.rest()
+    print(s.end())
 elif CASE == "size":
     s = Screen(program("""
 signal.signal(signal.SIGWINCH, lambda *_: os.write(1, b'size %d %d\\n' % tuple(os.get_terminal_size(1))))

@@ -6,7 +6,7 @@
 use super::late::Late;
 use super::scan::Scan;
 use super::terminal::{self, Terminal};
-use crate::launch::inherited;
+use crate::launch::{inherited, outside};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
@@ -20,6 +20,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::Sender;
 
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// At most this much is read at a time.
 const PIECE: usize = 256 << 10;
 /// Output of an ended target reaches our side of a terminal a little later.
@@ -79,17 +80,18 @@ fn own(fd: RawFd) -> io::Result<OwnedFd> {
 }
 
 fn open(out: File) -> io::Result<(Channel, Option<OwnedFd>)> {
+    let late = Late::new();
     let kind = out.metadata()?.file_type();
     if kind.is_file()
         && let Some((source, tail)) = tail(&out)
     {
-        return Ok((Channel { kind: tail, source, out, late: Late::default() }, None));
+        return Ok((Channel { kind: tail, source, out, late }, None));
     }
     if kind.is_char_device() && rustix::termios::isatty(&out) {
         let (ours, theirs, terminal) = terminal::open(&out)?;
         as_blocking_as(&out, &theirs);
         let kind = Kind::Terminal(Box::new(terminal));
-        return Ok((Channel { kind, source: ours.into(), out, late: Late::default() }, Some(theirs)));
+        return Ok((Channel { kind, source: ours.into(), out, late }, Some(theirs)));
     }
     let (ours, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // Never less than it would have had; more, so that fast output changes hands less often.
@@ -97,17 +99,18 @@ fn open(out: File) -> io::Result<(Channel, Option<OwnedFd>)> {
         let _ = rustix::pipe::fcntl_setpipe_size(&theirs, size.max(1 << 20));
     }
     as_blocking_as(&out, &theirs);
-    Ok((Channel { kind: Kind::Pipe, source: ours.into(), out, late: Late::default() }, Some(theirs)))
+    Ok((Channel { kind: Kind::Pipe, source: ours.into(), out, late }, Some(theirs)))
 }
 
 /// The file behind `out` to be read from where the target will write. `None`: it can't be read.
 fn tail(out: &File) -> Option<(File, Kind)> {
     let path = format!("/proc/self/fd/{}", out.as_raw_fd());
     let source = File::open(&path).ok()?;
-    let appends = rustix::fs::fcntl_getfl(out).is_ok_and(|f| f.contains(rustix::fs::OFlags::APPEND));
-    let at = if appends { source.metadata().ok()?.len() } else { (&*out).stream_position().ok()? };
+    // First of all: what others write from here on wakes us too.
     let wake = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).ok()?;
     inotify::add_watch(&wake, &path, inotify::WatchFlags::MODIFY).ok()?;
+    let appends = rustix::fs::fcntl_getfl(out).is_ok_and(|f| f.contains(rustix::fs::OFlags::APPEND));
+    let at = if appends { source.metadata().ok()?.len() } else { (&*out).stream_position().ok()? };
     Some((source, Kind::Tail(at, wake)))
 }
 
@@ -150,9 +153,7 @@ impl Channel {
             _ => None,
         };
         loop {
-            self.late.before_wait();
             let ready = self.wait(&orders.wake, resized.as_ref());
-            self.late.after_wait();
             if ready.resized {
                 while resized.as_ref().is_some_and(|s| matches!(s.read_signal(), Ok(Some(_)))) {}
                 self.resize();
@@ -180,7 +181,25 @@ impl Channel {
         scan.end();
     }
 
-    fn wait(&self, wake: &OwnedFd, resized: Option<&SignalFd>) -> Ready {
+    /// What is there already is as old as the time for which nobody looked; only what comes to an empty channel finds us asleep. Of a file that
+    /// is one without a write that has returned: a write wakes us when it is done.
+    fn wait(&mut self, wake: &OwnedFd, resized: Option<&SignalFd>) -> Ready {
+        let began = outside::monotonic_ns();
+        let ready = self.look(wake, resized, Some(&AT_ONCE));
+        if ready.is_some_and(|r| !r.source) {
+            self.late.was_empty(began);
+        }
+        if let Some(ready) = ready.filter(Ready::is_any) {
+            return ready;
+        }
+        self.late.sleeps();
+        let ready = self.look(wake, resized, None).unwrap_or_default();
+        self.late.wakes();
+        ready
+    }
+
+    /// `None`: it could not look.
+    fn look(&self, wake: &OwnedFd, resized: Option<&SignalFd>, limit: Option<&Timespec>) -> Option<Ready> {
         let source: BorrowedFd = match &self.kind {
             Kind::Tail(_, grows) => grows.as_fd(),
             _ => self.source.as_fd(),
@@ -192,14 +211,14 @@ impl Channel {
             PollFd::from_borrowed_fd(self.out.as_fd(), PollFlags::empty()),
         ];
         all.extend(resized.map(|s| PollFd::from_borrowed_fd(s.as_fd(), PollFlags::IN)));
-        let _ = poll(&mut all, None);
+        poll(&mut all, limit).ok()?;
         let is = |i: usize, flags: PollFlags| all.get(i).is_some_and(|p| p.revents().intersects(flags));
-        Ready {
+        Some(Ready {
             source: is(0, PollFlags::IN | PollFlags::HUP | PollFlags::ERR),
             woken: is(1, PollFlags::IN),
             reader_gone: is(2, PollFlags::ERR | PollFlags::HUP),
             resized: is(3, PollFlags::IN),
-        }
+        })
     }
 
     /// Takes what is there, once. False: there will be no more, or nobody wants it.
@@ -254,7 +273,7 @@ impl Channel {
         if let Kind::Tail(..) = self.kind {
             return self.read_on(piece, scan);
         }
-        let patience = if matches!(self.kind, Kind::Terminal(_)) { TERMINAL_SETTLES } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
+        let patience = if matches!(self.kind, Kind::Terminal(_)) { TERMINAL_SETTLES } else { AT_ONCE };
         loop {
             let mut one = [PollFd::from_borrowed_fd(self.source.as_fd(), PollFlags::IN)];
             let n = poll(&mut one, Some(&patience)).unwrap_or(0);
@@ -277,12 +296,18 @@ impl Channel {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Ready {
     source: bool,
     woken: bool,
     reader_gone: bool,
     resized: bool,
+}
+
+impl Ready {
+    fn is_any(&self) -> bool {
+        self.source || self.woken || self.reader_gone || self.resized
+    }
 }
 
 /// Writes it all, waiting where the file does not wait by itself.
