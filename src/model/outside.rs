@@ -106,32 +106,31 @@ mod tests {
 
     #[test]
     fn steps_go_on_inside_of_what_is_around_them_and_end_with_it() {
-        let edge =
-            |t, what, name: &str| Edge { t, what, name: name.into(), source: Source::Output, seen: None, resident: None, late: None };
-        let mut edges = OutsideEdges::new(
-            vec![
-                edge(1, What::Begin, "scf"),
-                edge(2, What::Next, "cycle"),
-                edge(3, What::Next, "cycle"),
-                edge(4, What::Mark, "saved"),
-                edge(5, What::End, "scf"),
-                edge(6, What::End, ""),
-                edge(7, What::Next, "mp2"),
-                edge(9, What::Next, "late"),
-            ],
-            false,
-        );
+        let edges_of = |all: &[(u64, What, &str)]| {
+            let edge = |&(t, what, name): &(u64, What, &str)| Edge {
+                t,
+                what,
+                name: name.into(),
+                source: Source::Output,
+                seen: None,
+                resident: None,
+                late: None,
+            };
+            OutsideEdges::new(all.iter().map(edge).collect(), false)
+        };
+        let mut edges = edges_of(&[
+            (1, What::Begin, "scf"),
+            (2, What::Next, "cycle"),
+            (3, What::Next, "cycle"),
+            (4, What::Mark, "saved"),
+            (5, What::End, "scf"),
+            (6, What::End, ""),
+            (7, What::Next, "mp2"),
+            (9, What::Next, "late"),
+        ]);
         let mut book = PhaseBook::default();
-        let mut unnamed = OutsideEdges::new(
-            vec![
-                edge(1, What::Begin, "scf"),
-                edge(2, What::Next, "cycle"),
-                edge(3, What::End, ""),
-                edge(4, What::Next, "mp2"),
-                edge(5, What::End, ""),
-            ],
-            false,
-        );
+        let unnamed = [(1, What::Begin, "scf"), (2, What::Next, "cycle"), (3, What::End, ""), (4, What::Next, "mp2"), (5, What::End, "")];
+        let mut unnamed = edges_of(&unnamed);
         let mut of_unnamed = PhaseBook::default();
         unnamed.feed(9, &mut of_unnamed);
         let end = of_unnamed.finish(Vec::new(), Default::default());

@@ -40,10 +40,10 @@ pub struct HeapLevels {
     settling: Vec<i64>,
     /// By edge from outside: the one at which the earliest is that it can be.
     since: Vec<Option<u32>>,
-    /// What they can have been at least, and at most; and the least since the edge before.
+    /// What they can have been at least, and at most; and the most below zero that it was since the edge before.
     sides: [AtEdges; 2],
-    least: Vec<i64>,
     side_trees: [RangeMax; 2],
+    least_tree: RangeMax,
     /// Where an edge is in the order of those.
     side_position: Vec<Option<u32>>,
     /// So much more, either way: blocks whose free was seen before they were.
@@ -85,12 +85,13 @@ impl PhaseBook {
         heap_levels.tree = heap_levels.at.tree();
         heap_levels.since = edges.iter().map(|e| e.since).collect();
         heap_levels.side_position = vec![None; edges.len()];
+        let least: Vec<i64> = around.0.iter().map(|found| found.least.saturating_neg()).collect();
+        heap_levels.least_tree = RangeMax::new(&least);
         for (at, found) in around.0.iter().enumerate() {
             for (side, values) in heap_levels.sides.iter_mut().enumerate() {
                 values.level.push(found.level[side]);
                 values.most.push(found.most[side]);
             }
-            heap_levels.least.push(found.least);
             if let Some(position) = place.get(found.edge as usize).and_then(|e| heap_levels.side_position.get_mut(*e as usize)) {
                 *position = Some(at as u32);
             }
@@ -211,7 +212,7 @@ impl HeapLevels {
             let between = |a: usize, b: usize| at.between(tree, a.min(b), b.max(a));
             let within = |a: usize, b: usize| match side {
                 _ if a == b => at.level[b],
-                0 => self.least[a + 1..=b].iter().fold(at.level[a].min(at.level[b]), |least, l| least.min(*l)),
+                0 => at.level[a].min(at.level[b]).min(self.least_tree.most(a + 1, b).saturating_neg()),
                 _ => between(a, b),
             };
             // It may have been on for less time than its edges say, or for more.

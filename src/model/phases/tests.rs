@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::sweep::AtEdge;
 
 fn row(what: What, t: u64, source: u8, name: u32) -> EdgeRow {
     EdgeRow { what, t, lane: 0, group: 0, at: 0, seq: 0, source, name, range: 0, live: 0, usage: None, moved: None }
@@ -159,4 +160,45 @@ fn a_look_from_outside_cuts_the_stretch_between_two_lines_of_counts() {
     assert_eq!((live(i.begin), live(i.end)), (Some(1020), Some(1070)));
     assert_eq!((end.most(Metric::HeapLower, i), end.most(Metric::HeapUpper, i)), (1400, 1400));
     assert!(end.is_noted(Metric::HeapUpper, i.begin) && end.is_noted(Metric::HeapUpper, i.end));
+}
+
+/// Phases one after another told from outside, each edge read so long after the first of all; what was live at each is what `level` says, and at
+/// least 10 less before it.
+fn told_late(steps: u32, late: u64, level: impl Fn(u32) -> i64) -> PhasesEnd {
+    let mut book = PhaseBook::default();
+    book.look_back_to(0);
+    let told = Told { late: Some(late), since: book.looked_back_to(0), ..Told::default() };
+    for step in 0..u64::from(steps) {
+        book.outside(2 * step + 1, What::Begin, "output", "step", &told);
+        book.outside(2 * step + 2, What::End, "output", "", &told);
+    }
+    let edges = 0..2 * steps + 1;
+    let heap = edges.clone().map(|edge| HeapAt { edge, level: level(edge), most: level(edge), settling: 0 });
+    let around = edges.map(|edge| AtEdge { edge, level: [level(edge); 2], most: [level(edge); 2], least: level(edge) - 10 });
+    book.finish(heap.collect(), (around.collect(), 0))
+}
+
+#[test]
+fn what_was_live_at_an_edge_can_be_the_least_and_the_most_since_it_may_have_been() {
+    let levels = [50, 30, 70, 20, 90, 40, 60];
+    let end = told_late(3, 10, |edge| levels[edge as usize]);
+    for i in &end.instances {
+        let (begin, last) = (i.begin as usize, i.end as usize);
+        let of = end.heap.of(i).expect("both edges were met");
+        let least = |upto: usize| levels[1..=upto].iter().map(|l| l - 10).chain([levels[0]]).min();
+        let most = |upto: usize| levels[..=upto].iter().copied().max();
+        let bounds = of.bounds.expect("what was possible is known");
+        assert_eq!((Some(bounds[0][0]), Some(bounds[0][1])), (least(begin), least(last)), "{i:?}");
+        assert_eq!((Some(bounds[1][0]), Some(bounds[1][1])), (most(begin), most(last)), "{i:?}");
+    }
+    assert_eq!(end.instances.len(), 3);
+}
+
+#[test]
+fn edges_that_can_all_be_of_the_begin_take_no_time_that_grows_by_their_square() {
+    let began = std::time::Instant::now();
+    let end = told_late(200_000, u64::MAX, |edge| i64::from(edge % 1000));
+    let lows = end.instances.iter().filter_map(|i| end.heap.of(i)?.bounds).map(|bounds| bounds[0][1]);
+    assert_eq!((lows.clone().count(), lows.min()), (200_000, Some(-10)));
+    assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
 }
