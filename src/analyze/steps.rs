@@ -9,10 +9,11 @@ mod growth;
 mod outliers;
 
 use super::report::{Growth, Steps};
+use crate::model::judged;
 pub use figures::{by_class, of_one};
 use growth::Slope;
-use growth::first_judged;
-pub use growth::{LEAK_STEPS_MIN, STEPS_MIN, in_words};
+pub use growth::{STEPS_MIN, in_words};
+pub use judged::LEAK_STEPS_MIN;
 use outliers::{FIGURES, outliers};
 
 /// One time.
@@ -36,7 +37,7 @@ pub fn steps(all: &[Step]) -> Option<(f64, Steps)> {
     if all.len() < STEPS_MIN {
         return None;
     }
-    let judged = all[first_judged(all.len())..].iter().enumerate();
+    let judged = all[judged::first(all.len())..].iter().enumerate();
     let points: Vec<(f64, f64)> = judged.map(|(at, s)| (at as f64, s.level as f64)).collect();
     let slope = Slope::going_on(&points, JUDGED);
     let said = Steps {

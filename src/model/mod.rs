@@ -8,6 +8,7 @@ pub mod endings;
 pub mod gpu;
 pub mod heap;
 pub mod image;
+pub mod judged;
 pub mod kinds;
 pub mod left;
 pub mod levels;

@@ -5,6 +5,7 @@
 
 use super::quantile;
 use crate::analyze::report::Growth;
+use crate::model::judged::{self, LAST_OF};
 
 /// Fewer say nothing of growth.
 pub const STEPS_MIN: usize = 3;
@@ -12,22 +13,14 @@ pub const STEPS_MIN: usize = 3;
 const LEAK_STEP: f64 = 512.0;
 /// But so many bytes in all are one.
 const LEAK_TOTAL: f64 = 10.0 * 1024.0 * 1024.0;
-/// Steps below which a slope is no verdict.
-pub const LEAK_STEPS_MIN: usize = 10;
 /// z of a 95 % interval.
 const Z: f64 = 1.959_963_985;
-/// Of the points that are judged the last of so many parts is that in which growth has to go on, if it has so many points.
-const LAST: f64 = 3.0;
+/// Points of the last part ([`LAST_OF`]) below which it is not judged by itself.
 const LAST_MIN: usize = 6;
 /// Growth of a smaller share there than before has stopped, or is another one.
 const GOES_ON: f64 = 0.5;
 /// Points of a class other than the heap between which slopes are taken.
 const POINTS: usize = 200;
-
-/// Of the steps from this one on a slope is judged: the first tenth is warming up.
-pub fn first_judged(count: usize) -> usize {
-    if count >= LEAK_STEPS_MIN { count / 10 } else { 0 }
-}
 
 /// A slope, and the interval of 95 % confidence; bytes a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -66,7 +59,7 @@ impl Slope {
         let all = Slope::of(points, most);
         // Points may stand thicker in one part than in another.
         let (Some(first), Some(end)) = (points.first(), points.last()) else { return all };
-        let later = end.0 - (end.0 - first.0) / LAST;
+        let later = end.0 - (end.0 - first.0) / f64::from(LAST_OF);
         let last = &points[points.partition_point(|p| p.0 < later)..];
         let (Some(from), Some(to)) = (last.first(), last.last()) else { return all };
         if last.len() < LAST_MIN || all.median <= 0.0 {
@@ -86,7 +79,7 @@ impl Slope {
 
     /// Whether it is more than what a steady program keeps.
     pub fn leaks(&self, count: usize) -> bool {
-        count >= LEAK_STEPS_MIN && self.low > 0.0 && (self.low >= LEAK_STEP || self.total(count) > LEAK_TOTAL)
+        count >= judged::LEAK_STEPS_MIN && self.low > 0.0 && (self.low >= LEAK_STEP || self.total(count) > LEAK_TOTAL)
     }
 }
 
@@ -116,7 +109,7 @@ pub fn growth(known: &[Around], count: usize) -> Option<Growth> {
     if known.len() < STEPS_MIN {
         return None;
     }
-    let from = known.partition_point(|a| a.step < first_judged(count));
+    let from = known.partition_point(|a| a.step < judged::first(count));
     let level: Vec<(f64, f64)> = known[from..].iter().map(|a| (a.step as f64, a.end as f64)).collect();
     let mut slope = Slope::going_on(&level, POINTS);
     if slope.median > 0.0 {

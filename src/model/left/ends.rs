@@ -3,21 +3,20 @@
 //! How often a phase will repeat nobody knows beforehand, and it may be a million times. So ends on a grid are told apart, 64 to 127 of
 //! them, which gets coarser as there are more; where a place held the same at several, it notes that once.
 
+use crate::model::judged::{self, LAST_OF};
 use crate::model::sites::Balance;
 
 /// Ends told apart at least, once there have been so many.
 const GRID: u32 = 64;
-/// Ends below which there is no growth.
-const ENDS_MIN: u32 = 10;
 
 /// How far from each other the ends are that are told apart, of so many.
 fn grid(ends: u32) -> u32 {
     1 << (ends / GRID).max(1).ilog2()
 }
 
-/// Of so many ends the first that growth is told from, counted from 1 on: the first tenth is warming up.
+/// Of so many ends the first that growth is told from, counted from 1 on: where the first is that is judged, or the next that is told apart.
 pub fn first_told(ends: u32) -> u32 {
-    (ends / 10 + 1).next_multiple_of(grid(ends))
+    (judged::first(ends as usize) as u32 + 1).next_multiple_of(grid(ends))
 }
 
 /// From which end on, counted from 1 on, what was held; until the next note. Before the first it was nothing.
@@ -55,14 +54,14 @@ impl Ends {
         next.checked_sub(1).map_or(Balance::default(), |at| self.0[at].1)
     }
 
-    /// By how much what was held grew from the first end that is told on for two thirds of the way, and from there to the last, at which it held
-    /// `last`: a cache that has filled does not grow there.
+    /// By how much what was held grew from the first end that is told on up to the last part of the way ([`LAST_OF`]), and from there to the last
+    /// end, at which it held `last`.
     pub(super) fn grown(&self, ends: u32, last: Balance) -> [Balance; 2] {
-        if ends < ENDS_MIN {
+        if (ends as usize) < judged::LEAK_STEPS_MIN {
             return Default::default();
         }
         let first = first_told(ends);
-        let later = self.at((first + (ends - first) / 3 * 2).next_multiple_of(grid(ends)));
+        let later = self.at((first + (ends - first) / LAST_OF * (LAST_OF - 1)).next_multiple_of(grid(ends)));
         [later.since(self.at(first)), last.since(later)]
     }
 }
