@@ -20,11 +20,26 @@ fn words<'a>(args: &[&'a str]) -> Vec<&'a OsStr> {
 #[test]
 fn help_that_cannot_be_printed_is_an_error() {
     for (args, code) in [(&["--help"][..], 4), (&["analyze", "--help"], 4), (&["run", "--help"], 125), (&["--version"], 4)] {
-        let full = File::options().write(true).open("/dev/full").expect("/dev/full");
-        let out = Command::new(memshim()).args(args).stdout(full).stderr(Stdio::piped()).output().expect("memshim");
-        let said = lossy(&out.stderr);
-        assert_eq!((out.status.code(), &*said), (Some(code), "memshim: cannot print: no space left on device\n"), "{args:?}");
+        unprinted(args, code);
         assert_eq!(Command::new(memshim()).args(args).output().expect("memshim").status.code(), Some(0), "{args:?}");
+    }
+}
+
+/// Where there is no room for what is to be printed.
+fn unprinted(args: &[&str], code: i32) {
+    let full = File::options().write(true).open("/dev/full").expect("/dev/full");
+    let out = Command::new(memshim()).args(args).stdout(full).stderr(Stdio::piped()).output().expect("memshim");
+    let said = lossy(&out.stderr);
+    assert_eq!((out.status.code(), &*said), (Some(code), "memshim: cannot print: no space left on device\n"), "{args:?}");
+}
+
+#[test]
+fn a_verb_that_can_end_with_4_says_so_in_its_help() {
+    for verb in ["env", "doctor"] {
+        unprinted(&[verb], 4);
+        let help = Command::new(memshim()).args([verb, "--help"]).output().expect("memshim");
+        let words = lossy(&help.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("4 no room for the output"), "{verb}: {words}");
     }
 }
 

@@ -19,7 +19,7 @@ EXAMPLES
   memshim doctor -o out/t.jsonl        the folder in which traces will lie
   memshim doctor -- ./solver           and whether this program can be seen into
 
-EXIT STATUS 0 everything will be seen, 3 something will not.";
+EXIT STATUS 0 everything will be seen, 2 usage, 3 something will not, 4 no room for the output.";
 
 /// Say what memshim will see here and what it won't, and why
 #[derive(Args)]

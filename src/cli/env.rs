@@ -13,7 +13,9 @@ EXAMPLES
   eval \"$(memshim env --export)\"; ./solver            in a job script: everything started from here on
   env $(memshim env) ./solver                         one program
   srun --export=ALL,$(memshim env) ./solver           the ranks only, not srun itself
-  memshim env --shell fish | source";
+  memshim env --shell fish | source
+
+EXIT STATUS 0 done, 2 usage, 3 there is no library that can be preloaded, 4 no room for the output.";
 
 /// Print the LD_PRELOAD assignment for job scripts and module files
 #[derive(Args)]
