@@ -14,7 +14,8 @@ fn step_of(name: &str, more: &[&str]) -> Option<(Value, Value)> {
     let mut command = Command::new(python()?);
     command.arg(root().join("tests/programs/py_steady.py")).arg(name).args(more).current_dir(&dir);
     command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", "full").env("MEMSHIM_STACKS", "off").env("PYTHONDONTWRITEBYTECODE", "1");
-    command.env("MEMSHIM_PHASE_PY", "__main__:main.<locals>.step").env("JAX_PLATFORMS", "cpu");
+    // OpenMP's threads wait in a loop: on a busy machine that is nearly all of the time.
+    command.env("MEMSHIM_PHASE_PY", "__main__:main.<locals>.step").env("JAX_PLATFORMS", "cpu").env("OMP_NUM_THREADS", "1");
     let ran = Session::start(&mut command, &dir).finish(Duration::from_secs(120));
     if ran.end() == "exit 77" {
         return None;
