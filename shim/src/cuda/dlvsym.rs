@@ -2,9 +2,9 @@
 //! by its plain name it would find itself. Where we stand behind it, the answer is ours, which jumps to the C library's: else what it passes on to the
 //! driver would go past us. Every other question is the real function's: it looks at its caller, so this is a jump, as `dlsym` is.
 
-use super::lookup::{PASS, Picked, RTLD_NEXT, dlsym, is_before_us};
+use super::lookup::{PASS, Picked, RTLD_NEXT, dlsym, found_late, is_before_us};
+use crate::init;
 use crate::real::REAL;
-use crate::{elf, init};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
 
@@ -54,7 +54,7 @@ unsafe extern "C" fn pick(handle: *mut c_void, name: *const c_char, caller: usiz
     // SAFETY: a name that the program gave to dlvsym; idempotent stores of one pointer.
     unsafe {
         if REAL_DLVSYM.is_null() {
-            REAL_DLVSYM = elf::find_next(b"dlvsym").map_or(core::ptr::null(), |f| f.at);
+            REAL_DLVSYM = found_late(b"dlvsym").map_or(core::ptr::null(), |f| f.at);
         }
         if REAL_DLVSYM.is_null() {
             return Picked { done: 1, ..PASS };

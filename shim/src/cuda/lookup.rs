@@ -220,34 +220,46 @@ fn before(e: &'static Entry, function: usize) -> usize {
 
 /// Whether nothing but our own exports is of this name behind the caller: no driver is loaded, and nobody between us or behind us has it.
 unsafe fn is_nowhere(name: &CStr, caller: usize) -> bool {
-    // SAFETY: the real dlsym; objects of the loader's list.
+    // SAFETY: the real dlsym; objects that are never unloaded.
     unsafe {
         let behind_us = || REAL.dlsym.is_none_or(|look| look(RTLD_NEXT, name.as_ptr()).is_null());
-        !libcuda::is_loaded() && behind_us() && !before_us(caller).any(|o| elf::defines(o, name.to_bytes()))
+        !libcuda::is_loaded() && behind_us() && !between(caller).any(|o| elf::defines(o, name.to_bytes()))
     }
 }
 
-fn after(o: *const elf::Object) -> Option<*const elf::Object> {
-    // SAFETY: an object of the loader's list.
-    Some(unsafe { elf::next(o) }).filter(|next| !next.is_null())
+/// The objects before us in the order of search, the program first: they were there from the start, and are never unloaded. What comes behind us may be
+/// another thread's to unload, at any instant.
+fn before_us() -> impl Iterator<Item = *const elf::Object> {
+    let us = elf::ourselves();
+    let first = if us.is_null() { us } else { elf::program() };
+    // SAFETY: objects of the loader's list.
+    core::iter::successors(Some(first), |o| Some(unsafe { elf::next(*o) })).take_while(move |o| *o != us)
 }
 
-/// The object that an address is in and those behind it, in the order of search.
-fn from(address: usize) -> impl Iterator<Item = *const elf::Object> {
+/// The object that an address is in; the program where it is in none.
+fn object_of(address: usize) -> *const elf::Object {
     let object = loaded::handle_of(address).cast_const().cast::<elf::Object>();
-    core::iter::successors(Some(if object.is_null() { elf::program() } else { object }), |o| after(*o))
+    if object.is_null() { elf::program() } else { object }
 }
 
 /// Whether an address is in the program or in a library that stands before us in the order of search.
 pub fn is_before_us(address: usize) -> bool {
-    let us = elf::ourselves();
-    from(address).any(|o| o == us)
+    let its = object_of(address);
+    before_us().any(|o| o == its)
 }
 
 /// The objects between the one that an address is in and us; none where that is behind us.
-fn before_us(address: usize) -> impl Iterator<Item = *const elf::Object> {
-    let (us, is_before) = (elf::ourselves(), is_before_us(address));
-    from(address).skip(1).take_while(move |o| is_before && *o != us)
+fn between(address: usize) -> impl Iterator<Item = *const elf::Object> {
+    let its = object_of(address);
+    before_us().skip_while(move |o| *o != its).skip(1)
+}
+
+/// A function behind us, among whatever is loaded by now.
+#[cold]
+pub fn found_late(name: &[u8]) -> Option<elf::Found> {
+    let mut found = None;
+    loaded::locked(|| found = elf::find_next(name));
+    found
 }
 
 /// Before glibc 2.34 `dlsym` is in a library of its own, which may come later than we do.
@@ -259,7 +271,7 @@ unsafe fn find_real() {
     // SAFETY: idempotent stores of one pointer.
     unsafe {
         if REAL_DLSYM.is_null()
-            && let Some(f) = elf::find_next(b"dlsym")
+            && let Some(f) = found_late(b"dlsym")
         {
             REAL.dlsym = Some(core::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void>(f.at));
             REAL_DLSYM = f.at;

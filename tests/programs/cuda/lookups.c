@@ -1,5 +1,6 @@
 /* dlsym for everybody else: what it finds, and what it does not, must be what it is without anybody in between. */
 #include "driver.h"
+#include <link.h>
 
 /* Where something is, without the addresses that differ from run to run. */
 static const char *where(void *p)
@@ -53,6 +54,13 @@ static int others(char **args)
     line("the plugin's next of libc: %s", where(next("getenv")));
     char *(*getenv_)(const char *) = dlsym(plugin, "plugin_getenv");
     line("it works: %s", getenv_("PROGRAM_DIR") ? "yes" : "no");
+    /* What stands behind it in the loader's list may be going: nobody looks there for what stands before it. */
+    void *(*by_version)(const char *, const char *) = dlsym(plugin, "plugin_next_by_version");
+    struct link_map *its = plugin, *behind = its->l_next;
+    its->l_next = mmap(0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *found = by_version("dlsym", "GLIBC_2.2.5");
+    its->l_next = behind;
+    line("the plugin's next dlsym: %s", where(found));
     return 0;
 }
 

@@ -6,6 +6,10 @@ void *plugin_next(const char *name)
 {
     return dlsym(RTLD_NEXT, name);
 }
+void *plugin_next_by_version(const char *name, const char *version)
+{
+    return dlvsym(RTLD_NEXT, name, version);
+}
 char *plugin_getenv(const char *name)
 {
     char *(*real)(const char *) = (char *(*)(const char *))dlsym(RTLD_NEXT, "getenv");
