@@ -2,10 +2,9 @@
 //! by its plain name it would find itself. Where we stand behind it, the answer is ours, which jumps to the C library's: else what it passes on to the
 //! driver would go past us. Every other question is the real function's: it looks at its caller, so this is a jump, as `dlsym` is.
 
-use super::lookup::{PASS, Picked, RTLD_NEXT, dlsym, found_late, is_before_us};
+use super::lookup::{PASS, Picked, RTLD_NEXT, asked_first, dlsym, found_late, is_before_us};
 use crate::init;
 use crate::real::REAL;
-use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
 
 /// The C library's, for the jump.
@@ -17,38 +16,7 @@ pub fn settle() {
     unsafe { REAL_DLVSYM = REAL.dlvsym.map_or(core::ptr::null(), |f| f as *const c_void) };
 }
 
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub unsafe extern "C" fn dlvsym() {
-    naked_asm!(
-        ".cfi_startproc",
-        "push rdi",
-        ".cfi_adjust_cfa_offset 8",
-        "push rsi",
-        ".cfi_adjust_cfa_offset 8",
-        "push rdx",
-        ".cfi_adjust_cfa_offset 8",
-        "mov rdx, qword ptr [rsp + 24]",
-        "call {pick}",
-        "mov rcx, rdx",
-        "pop rdx",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rsi",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rdi",
-        ".cfi_adjust_cfa_offset -8",
-        "test rcx, rcx",
-        "je 2f",
-        "ret",
-        "2:",
-        "jmp qword ptr [rip + {real}]",
-        ".cfi_endproc",
-        pick = sym pick,
-        real = sym REAL_DLVSYM,
-    );
-}
+asked_first!(dlvsym, pick, REAL_DLVSYM);
 
 unsafe extern "C" fn pick(handle: *mut c_void, name: *const c_char, caller: usize) -> Picked {
     // SAFETY: a name that the program gave to dlvsym; idempotent stores of one pointer.

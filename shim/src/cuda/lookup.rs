@@ -12,7 +12,6 @@ use crate::lane::{self, Hot, push};
 use crate::phases::symbol;
 use crate::real::REAL;
 use crate::{elf, init, loaded, sys};
-use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use memshim_format::gpu::{self, kind, state};
@@ -27,37 +26,37 @@ pub fn settle() {
     unsafe { REAL_DLSYM = REAL.dlsym.map_or(core::ptr::null(), |f| f as *const c_void) };
 }
 
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub unsafe extern "C" fn dlsym() {
-    naked_asm!(
-        ".cfi_startproc",
-        "push rdi",
-        ".cfi_adjust_cfa_offset 8",
-        "push rsi",
-        ".cfi_adjust_cfa_offset 8",
-        "sub rsp, 8",
-        ".cfi_adjust_cfa_offset 8",
-        "mov rdx, qword ptr [rsp + 24]",
-        "call {pick}",
-        "add rsp, 8",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rsi",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rdi",
-        ".cfi_adjust_cfa_offset -8",
-        "test rdx, rdx",
-        "je 2f",
-        "ret",
-        "2:",
-        "jmp qword ptr [rip + {real}]",
-        ".cfi_endproc",
-        pick = sym pick,
-        real = sym REAL_DLSYM,
-    );
+/// A function of the C library that looks at its caller: `$pick(handle, name, caller)` is asked first, and what it leaves ([`PASS`]) goes on to the real
+/// function as it came, by a jump.
+macro_rules! asked_first {
+    ($name:ident, $pick:ident, $real:ident) => {
+        /// # Safety
+        /// As the C function.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                $crate::hooks::assembly::save!(),
+                "mov rdx, qword ptr [rsp + 24]",
+                "call {pick}",
+                "mov rcx, rdx",
+                $crate::hooks::assembly::restore!(),
+                "test rcx, rcx",
+                "je 2f",
+                "ret",
+                "2:",
+                "jmp qword ptr [rip + {real}]",
+                ".cfi_endproc",
+                pick = sym $pick,
+                real = sym $real,
+            );
+        }
+    };
 }
+pub(super) use asked_first;
+
+asked_first!(dlsym, pick, REAL_DLSYM);
 
 /// Lookups in the driver's library by `dlsym`, lookups by `cuGetProcAddress`, and those of both that a hook was the answer to.
 static LOOKUPS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];

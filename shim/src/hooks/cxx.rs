@@ -8,6 +8,7 @@
 //! real one when that fails (it calls the new-handler, and throws); where new bypasses malloc they call the real one and hand the
 //! block to [`memshim_new_done`].
 
+use super::assembly::{leave, restore, save};
 use super::heap::{call_real, ready, release};
 use crate::config::{FAST, FULL};
 use crate::lane::quick::{self, STACKS};
@@ -48,12 +49,7 @@ macro_rules! new_entries {
             pub unsafe extern "C" fn $name() {
                 naked_asm!(
                 ".cfi_startproc",
-                "push rdi",
-                ".cfi_adjust_cfa_offset 8",
-                "push rsi",
-                ".cfi_adjust_cfa_offset 8",
-                "push rdx",
-                ".cfi_adjust_cfa_offset 8",
+                save!(),
                 concat!("cmp byte ptr [rip + {bypass} + ", $class, "], 0"),
                 "jne 3f",
                 concat!("mov edx, ", $func),
@@ -61,19 +57,11 @@ macro_rules! new_entries {
                 "call {new}",
                 "test rax, rax",
                 "je 2f",
-                "add rsp, 24",
-                ".cfi_adjust_cfa_offset -24",
-                "ret",
-                ".cfi_adjust_cfa_offset 24",
+                leave!(),
                 "2:",
                 concat!("mov edi, ", $func),
                 "call {ready}",
-                "pop rdx",
-                ".cfi_adjust_cfa_offset -8",
-                "pop rsi",
-                ".cfi_adjust_cfa_offset -8",
-                "pop rdi",
-                ".cfi_adjust_cfa_offset -8",
+                restore!(),
                 "mov rax, qword ptr [rip + {slot}]",
                 "test rax, rax",
                 "je 4f",
@@ -87,9 +75,7 @@ macro_rules! new_entries {
                 "mov rsi, qword ptr [rsp + 16]",
                 concat!("mov edx, ", $func),
                 "call {done}",
-                "add rsp, 24",
-                ".cfi_adjust_cfa_offset -24",
-                "ret",
+                leave!(),
                 ".cfi_endproc",
                 bypass = sym memshim_new_bypass,
                 new = sym memshim_new,

@@ -4,6 +4,7 @@
 //! record another thread could get the block and record it, and the order would be lost; so could it with an allocation recorded too
 //! early. No lock is held across a real call, and no hook looks anything up: what it needs was settled at the start.
 
+pub mod assembly;
 pub mod cxx;
 pub mod heap;
 pub mod maps;

@@ -4,6 +4,7 @@
 //!
 //! In assembly, with what an unwinder needs: a thread may be cancelled in them, and what unwinds it then must find its way through.
 
+use super::assembly::save;
 use super::heap::ready;
 use crate::lane::{current, push};
 use crate::real::REAL;
@@ -24,9 +25,7 @@ macro_rules! waits {
             pub unsafe extern "C" fn $name() {
                 naked_asm!(
                     ".cfi_startproc",
-                    "push rdi", ".cfi_adjust_cfa_offset 8",
-                    "push rsi", ".cfi_adjust_cfa_offset 8",
-                    "push rdx", ".cfi_adjust_cfa_offset 8",
+                    save!(),
                     "push rcx", ".cfi_adjust_cfa_offset 8",
                     "push rbx", ".cfi_adjust_cfa_offset 8",
                     ".cfi_rel_offset rbx, 0",
