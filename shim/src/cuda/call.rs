@@ -59,6 +59,18 @@ pub struct Entry {
     pub given: AtomicUsize,
 }
 
+impl Entry {
+    /// What [`Hot::gpu`] is while a call of it is under way: part of its address, and neither 0 nor [`OURS`] wherever that is.
+    #[inline(always)]
+    pub fn mark(&self) -> u32 {
+        (&raw const *self as u32).wrapping_add(1)
+    }
+}
+const _: () = assert!(align_of::<Entry>() == 8);
+
+/// What [`Hot::gpu`] is while we ask for something ourselves.
+pub const OURS: u32 = 2;
+
 /// No driver: what it would say of itself.
 const NOT_INITIALIZED: i32 = 3;
 
@@ -81,12 +93,14 @@ pub struct Call {
 /// `args` are six words, fourteen where the entry is wide, as the program passed them.
 #[inline(never)]
 pub unsafe fn run(entry: &'static Entry, args: *const usize) -> i32 {
-    if let Shape::Cupti = entry.shape {
-        // SAFETY: as called.
-        return unsafe { cupti::program_calls(entry, args) };
-    }
     // SAFETY: as called.
-    unsafe { counted(entry, args, ready(), libcuda::real(entry)) }
+    unsafe {
+        match entry.shape {
+            Shape::Lookup => looked_up(entry, args, ready(), libcuda::real(entry)),
+            Shape::Cupti => cupti::program_calls(entry, args),
+            _ => counted(entry, args, ready(), libcuda::real(entry)),
+        }
+    }
 }
 
 /// The body of the exported hooks.
@@ -118,14 +132,42 @@ unsafe fn of_another(entry: &'static Entry, args: *const usize, its: impl Fn(&En
     let (hot, driver) = (ready(), libcuda::real(entry));
     // SAFETY: null or this thread's; the real function gets what the hook got.
     unsafe {
-        // From inside a hook it is what stands in front that calls, and takes us for the driver.
-        let inside = driver != 0 && !hot.is_null() && (*hot).gpu != 0;
-        let real = if inside { driver } else { its(entry) };
+        if driver != 0 && !hot.is_null() && (*hot).gpu != 0 {
+            // What stands in front takes the function of the name that it was called by for the driver's, and others' for what they are without us.
+            return inside(entry, args, hot, if (*hot).gpu == entry.mark() { driver } else { its(entry) });
+        }
+        let real = its(entry);
         // Without a driver a function of its name is somebody's own, of whatever shape.
         if driver == 0 && real != 0 {
             return Call { entry, hot, args, real, t: 0 }.make();
         }
-        counted_apart(entry, args, hot, real)
+        match entry.shape {
+            Shape::Lookup => looked_up(entry, args, hot, real),
+            _ => counted_apart(entry, args, hot, real),
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn looked_up(entry: &'static Entry, args: *const usize, hot: *mut Hot, real: usize) -> i32 {
+    // SAFETY: as called.
+    if real == 0 { NOT_INITIALIZED } else { unsafe { lookup::get_proc_address(&Call { entry, hot, args, real, t: 0 }) } }
+}
+
+/// A call out of one under way, which counts by itself. What it calls in turn is called out of this one.
+#[cold]
+#[inline(never)]
+unsafe fn inside(entry: &'static Entry, args: *const usize, hot: *mut Hot, real: usize) -> i32 {
+    if real == 0 {
+        return NOT_INITIALIZED;
+    }
+    // SAFETY: this thread's hot; the real function gets what the hook got.
+    unsafe {
+        let outer = core::mem::replace(&mut (*hot).gpu, entry.mark());
+        let r = Call { entry, hot, args, real, t: 0 }.make();
+        (*hot).gpu = outer;
+        r
     }
 }
 
@@ -144,13 +186,10 @@ unsafe fn counted(entry: &'static Entry, args: *const usize, hot: *mut Hot, real
     let call = Call { entry, hot, args, real, t: 0 };
     // SAFETY: hot is null or this thread's; the real function gets what the hook got.
     unsafe {
-        if let Shape::Lookup = entry.shape {
-            return lookup::get_proc_address(&call);
-        }
         if hot.is_null() || (*hot).gpu != 0 || (*hot).mode == COUNT {
             return call.make();
         }
-        (*hot).gpu = 1;
+        (*hot).gpu = entry.mark();
         // Transfers take their own time, right before the call.
         let t = if entry.shape.is_transfer() { 0 } else { sys::now() };
         let r = shape::run(&Call { t, ..call });

@@ -327,7 +327,7 @@ pub unsafe fn get_proc_address(c: &Call) -> i32 {
             c.make()
         } else {
             count(BY_PROC);
-            (*c.hot).gpu = 1;
+            (*c.hot).gpu = c.entry.mark();
             let r = c.make();
             (*c.hot).gpu = 0;
             r
