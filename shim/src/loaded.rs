@@ -121,6 +121,32 @@ pub fn find(prefix: &[u8]) -> Option<Library> {
     (wanted.found.dynamic != 0).then_some(wanted.found)
 }
 
+/// Whose function it is, and what it must not be.
+struct Named<'a> {
+    name: &'a [u8],
+    but: *const c_void,
+    at: *const c_void,
+}
+
+unsafe extern "C" fn look_in(info: *const Info, _: usize, named: *mut Named) -> c_int {
+    // SAFETY: the loader's data, under its lock; the caller's variable.
+    unsafe {
+        let mut headers = (0..(*info).count as usize).map(|i| &*(*info).headers.add(i));
+        let Some(dynamic) = headers.find(|h| h.p_type == libc::PT_DYNAMIC) else { return 0 };
+        let object = elf::Object::new((*info).base as u64, (*info).base.wrapping_add(dynamic.p_vaddr as usize) as *const [u64; 2]);
+        let named = &mut *named;
+        named.at = elf::find_in(&raw const object, named.name).filter(|at| *at != named.but).unwrap_or(core::ptr::null());
+        !named.at.is_null() as c_int
+    }
+}
+
+/// The first function of a name in whatever object, but for one that is known; null where there is none.
+pub fn function(name: &[u8], but: *const c_void) -> *const c_void {
+    let mut named = Named { name, but, at: core::ptr::null() };
+    each(look_in, &mut named);
+    named.at
+}
+
 struct Marks<'a> {
     words: &'a [&'a [u8]],
     seen: u64,

@@ -51,7 +51,9 @@ fn driver_of(version: u32) -> String {
 
 fn program(source: &str, way: &str) -> PathBuf {
     driver();
-    for (source, made) in [("plugin", "libcuda_plugin.so"), ("c10", "libc10.so"), ("plugin", "cupy_runtime.so")] {
+    for (source, made) in
+        [("plugin", "libcuda_plugin.so"), ("c10", "libc10.so"), ("c10", "libtorch_whole.so"), ("plugin", "cupy_runtime.so")]
+    {
         support::build(&format!("cuda/{source}.c"), made, &["-shared", "-fPIC"]);
     }
     let dir = support::out_dir().to_str().expect("a path in UTF-8");

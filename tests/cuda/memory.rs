@@ -126,7 +126,14 @@ fn pytorchs_own_figures_and_pools_by_name() {
     if skipped("pytorchs_own_figures_and_pools_by_name") {
         return;
     }
-    let g = gpu("frameworks", "torch", "proc");
+    for mode in ["torch", "whole"] {
+        torch_is_known(&gpu("frameworks", mode, "proc"));
+    }
+}
+
+/// Its function is called on, too: the program says what that was told.
+fn torch_is_known(g: &Gpu) {
+    assert!(g.stdout.contains("5 calls, "), "{}", g.stdout);
     let torch = |i: usize, key: &str| g.number(&format!("/devices/{i}/framework/torch/{key}"));
     assert_eq!((torch(0, "allocated_peak_bytes"), torch(0, "reserved_peak_bytes")), (12 * MIB, 20 * MIB));
     assert_eq!((torch(1, "allocated_peak_bytes"), torch(1, "reserved_peak_bytes")), (MIB, 2 * MIB));

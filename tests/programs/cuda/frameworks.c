@@ -2,10 +2,10 @@
 #include "driver.h"
 
 #define MIB (1ull << 20)
-static int torch(char **args)
+static int torch_of(const char *file, char **args)
 {
     driver(args);
-    void *c10 = dlopen(beside("libc10.so"), RTLD_NOW | RTLD_LOCAL);
+    void *c10 = dlopen(beside(file), RTLD_NOW | RTLD_LOCAL);
     need(c10 && dlopen(beside("cupy_runtime.so"), RTLD_NOW | RTLD_LOCAL), "%s", dlerror());
     int (*tell)(int64_t, size_t, size_t, int, int) = dlsym(c10, "c10_tell");
     int64_t (*sum)(int) = dlsym(c10, "c10_sum");
@@ -20,4 +20,7 @@ static int torch(char **args)
     line("%d calls, %ld %ld %ld", calls, sum(0), sum(1), sum(2));
     return 0;
 }
-MODES({"torch", torch})
+static int torch(char **args) { return torch_of("libc10.so", args); }
+/* All in one library, or a copy under another name. */
+static int whole(char **args) { return torch_of("libtorch_whole.so", args); }
+MODES({"torch", torch}, {"whole", whole})
