@@ -36,25 +36,21 @@ fn every_form_of_copy_is_counted_once_with_its_bytes_and_device_time() {
 }
 
 /// A link that the kernel says it has, at a place that is no device's: `/sys/bus/pci/devices/` and the name of this folder.
-struct Link(PathBuf);
+struct Link(tempfile::TempDir);
 
 impl Link {
     fn new(speed: &str, width: &str) -> Link {
-        let folder = PathBuf::from(format!("/tmp/link{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        std::fs::write(folder.join("max_link_speed"), format!("{speed}\n")).expect("a file");
-        std::fs::write(folder.join("current_link_width"), format!("{width}\n")).expect("a file");
+        // A bus has 31 characters at most, and is looked for in small letters.
+        let made = || tempfile::Builder::new().prefix("link").rand_bytes(4).tempdir_in("/tmp").expect("a folder");
+        let is_small = |dir: &tempfile::TempDir| !dir.path().to_string_lossy().contains(char::is_uppercase);
+        let folder = std::iter::repeat_with(made).find(is_small).expect("one of them");
+        std::fs::write(folder.path().join("max_link_speed"), format!("{speed}\n")).expect("a file");
+        std::fs::write(folder.path().join("current_link_width"), format!("{width}\n")).expect("a file");
         Link(folder)
     }
 
     fn bus(&self) -> String {
-        format!("../../../..{}", self.0.display())
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        format!("../../../..{}", self.0.path().display())
     }
 }
 

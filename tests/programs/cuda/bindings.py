@@ -30,7 +30,7 @@ good(driver.cuStreamSynchronize(stream))
 good(driver.cuMemFreeAsync(pooled, stream))
 good(driver.cuMemFree(device))
 assert driver.cuMemAlloc(1 << 50)[0] == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
-address, _ = good_two = driver.cuGetProcAddress(b"cuMemAlloc", 12000, 0)[1:]
+address, _ = driver.cuGetProcAddress(b"cuMemAlloc", 12000, 0)[1:]
 p = ctypes.c_uint64()
 assert ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)(address)(ctypes.addressof(p), 3 * MIB) == 0
 good(driver.cuMemFreeHost(pinned))
