@@ -30,7 +30,7 @@ pub fn advice(run: &Run) -> Vec<Advice> {
         what: a.what.clone(),
         evidence: a.evidence.clone(),
         gain_bytes: None,
-        gain_s: Some(a.gain_s),
+        gain_s: a.gain_s,
     }));
     // Bytes before seconds, the most first; what has no figure last.
     all.sort_by(|a, b| b.gain_bytes.cmp(&a.gain_bytes).then(b.gain_s.unwrap_or(0.0).total_cmp(&a.gain_s.unwrap_or(0.0))));

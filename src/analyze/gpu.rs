@@ -1,5 +1,6 @@
 //! What a run did with GPUs: memory by device, transfers and their rates, streams, graphs, kernels.
 
+mod advice;
 mod kernels;
 pub mod phases;
 
@@ -7,12 +8,12 @@ use std::collections::BTreeMap;
 
 use self::phases::is_by_device;
 use super::report::{
-    FailedCall, Gpu, GpuAdvice, GpuClass, GpuDevice, GpuFramework, GpuGraph, GpuGraphs, GpuImports, GpuLookups, GpuPool, GpuStream,
-    GpuTransfer, GpuWaits, Pinned, STREAMS_SHOWN,
+    FailedCall, Gpu, GpuClass, GpuDevice, GpuFramework, GpuGraph, GpuGraphs, GpuImports, GpuLookups, GpuPool, GpuStream, GpuTransfer,
+    GpuWaits, Pinned, STREAMS_SHOWN,
 };
 use crate::model::gpu::intervals::length;
 use crate::model::gpu::memory::{Device, Imports, Level};
-use crate::model::gpu::transfers::{Group, Key};
+use crate::model::gpu::transfers::Group;
 use crate::model::gpu::{GpuEnd, graphs, streams};
 use crate::model::image::ImageEnd;
 use crate::model::units::{Bytes, Nanos};
@@ -49,7 +50,7 @@ pub fn gpu(image: &ImageEnd) -> Option<Gpu> {
         },
         graphs: g.graphs.all.iter().enumerate().take(STREAMS_SHOWN).map(|(i, graph)| listed_graph(g, i, graph)).collect(),
         graphs_total: all_graphs(&g.graphs),
-        advice: advice(&g.transfers.groups),
+        advice: advice::advice(g),
         failed: g.failed.iter().map(|((call, code), count)| FailedCall { call: call.clone(), code: *code, count: *count }).collect(),
         own_pools: g.pools.iter().filter(|name| !(*name == "CuPy" && m.devices.values().any(|d| d.cupy.is_some()))).cloned().collect(),
         unknown_frees: m.unknown_frees,
@@ -72,7 +73,7 @@ fn device(g: &GpuEnd, index: u64, start: Nanos) -> GpuDevice {
     GpuDevice {
         index: (index != NO_DEVICE).then_some(index),
         name: g.devices.get(&index).cloned(),
-        link_gb_per_s: g.links.get(&index).and_then(|text| link_rate(text)),
+        link_gb_per_s: link(g, index as u8),
         total_bytes: (d.total > 0).then_some(Bytes(d.total)),
         free_bytes: d.free.map(Bytes),
         used_peak_bytes: (d.total > 0).then_some(Bytes(d.used_peak)),
@@ -129,6 +130,11 @@ fn frameworks(d: &Device) -> BTreeMap<String, GpuFramework> {
     torch.into_iter().chain(cupy).collect()
 }
 
+/// What the link of a device can carry, in GB/s, where the kernel shows that.
+fn link(g: &GpuEnd, device: u8) -> Option<f64> {
+    g.links.get(&(device as u64)).and_then(|text| link_rate(text))
+}
+
 /// `32.0 GT/s PCIe x16`: transfers a second on each lane, less the code of the generation (8 of 10 bits up to 5 GT/s, 128 of 130 from there).
 fn link_rate(text: &str) -> Option<f64> {
     let (speed, width) = text.rsplit_once(" x")?;
@@ -138,19 +144,17 @@ fn link_rate(text: &str) -> Option<f64> {
     (speed > 0.0 && width > 0.0).then_some(speed * width * code / 8.0)
 }
 
+/// Bytes of a kind whose time is known, and that time: on the device; else of the calls, which says something only where all waited.
+fn measured(t: &Group) -> Option<(u64, u64)> {
+    let known = if t.timed > 0 { (t.timed_bytes, t.device_ns) } else { (t.bytes, t.wall_ns) };
+    (known.1 > 0 && (t.timed > 0 || t.synchronous == t.count)).then_some(known)
+}
+
 fn transfer(g: &GpuEnd, (direction, memory, device): (u8, u8, u8), t: &Group) -> GpuTransfer {
-    let timed = t.timed > 0;
-    let wall = t.wall_ns as f64 / 1e9;
-    // Without events the call's own time is all there is, and it says something only of calls that waited.
-    let by_wall = !timed && t.wall_ns > 0 && t.synchronous == t.count;
-    let rate = match (timed, by_wall) {
-        (true, _) if t.device_ns > 0 => Some(t.timed_bytes as f64 / t.device_ns as f64),
-        (_, true) => Some(t.bytes as f64 / t.wall_ns as f64),
-        _ => None,
-    };
+    let (timed, known) = (t.timed > 0, measured(t));
+    let rate = known.map(|(bytes, ns)| bytes as f64 / ns as f64);
     let of = |q: f64| t.rate(q).map(|r| r / 1e9);
     let over_link = matches!(direction as u64, direction::H2D | direction::D2H);
-    let link = g.links.get(&(device as u64)).filter(|_| over_link).and_then(|text| link_rate(text));
     GpuTransfer {
         direction: direction::NAMES.get(direction as usize).copied().unwrap_or("?").into(),
         memory: memory::NAMES.get(memory as usize).copied().unwrap_or("?").into(),
@@ -160,20 +164,20 @@ fn transfer(g: &GpuEnd, (direction, memory, device): (u8, u8, u8), t: &Group) ->
         timed_count: t.timed,
         timed_bytes: Bytes(t.timed_bytes),
         device_s: timed.then_some(t.device_ns as f64 / 1e9),
-        wall_s: (g.timing != "off").then_some(wall),
+        wall_s: (g.timing != "off").then_some(t.wall_ns as f64 / 1e9),
         gb_per_s: rate,
         p5_gb_per_s: of(0.05),
         p50_gb_per_s: of(0.5),
         p95_gb_per_s: of(0.95),
         max_gb_per_s: of(1.0),
-        link_share: rate.zip(link).map(|(rate, link)| rate / link),
+        link_share: rate.zip(link(g, device).filter(|_| over_link)).map(|(rate, link)| rate / link),
         small_count: t.small,
         prefetch_count: t.prefetches,
         timing: if timed && t.by_cupti * 2 >= t.timed {
             "cupti"
         } else if timed {
             "events"
-        } else if by_wall {
+        } else if known.is_some() {
             "wall"
         } else {
             "off"
@@ -280,43 +284,6 @@ fn all_graphs(g: &graphs::Graphs) -> GpuGraphs {
     }
 }
 
-/// Less than this is not worth a line.
-const WORTH_S: f64 = 0.001;
-/// So many copies below 64 KiB in one direction are many.
-const MANY_SMALL: u64 = 100;
-
-fn advice(groups: &std::collections::BTreeMap<Key, Group>) -> Vec<GpuAdvice> {
-    let mut all: Vec<GpuAdvice> = groups.iter().filter_map(|(key, g)| pin(groups, *key, g)).collect();
-    all.extend(groups.iter().filter_map(|(key, g)| gather(*key, g)));
-    all.retain(|a| a.gain_s >= WORTH_S);
-    all.sort_by(|a, b| b.gain_s.total_cmp(&a.gain_s));
-    all
-}
-
-/// Pageable copies against the rate that pinned ones of the same direction and device reached in this very run.
-fn pin(groups: &std::collections::BTreeMap<Key, Group>, (way, memory, device): Key, g: &Group) -> Option<GpuAdvice> {
-    if memory as u64 != memory::PAGEABLE || !matches!(way as u64, direction::H2D | direction::D2H) || g.device_ns == 0 {
-        return None;
-    }
-    let pinned = groups.get(&(way, memory::PINNED as u8, device)).filter(|p| p.device_ns > 0)?;
-    let (slow, fast) = (g.timed_bytes as f64 / g.device_ns as f64, pinned.timed_bytes as f64 / pinned.device_ns as f64);
-    Some(GpuAdvice {
-        what: format!("copy {} from or to page-locked memory", direction::NAMES[way as usize]),
-        evidence: format!("{:.3e} bytes from or to pageable memory at {slow:.1} GB/s; pinned ones ran at {fast:.1} GB/s", g.bytes as f64),
-        gain_s: (g.timed_bytes as f64 / slow - g.timed_bytes as f64 / fast) / 1e9,
-    })
-}
-
-/// Small copies cost their latency: as many in batches of a hundred would cost a hundredth.
-fn gather((way, _, _): Key, g: &Group) -> Option<GpuAdvice> {
-    let name = direction::NAMES.get(way as usize)?;
-    (g.small >= MANY_SMALL).then(|| GpuAdvice {
-        what: format!("put small {name} copies together"),
-        evidence: format!("{} copies below 64 KiB; their calls took {:.3} s", g.small, g.small_wall_ns as f64 / 1e9),
-        gain_s: g.small_wall_ns as f64 / 1e9 * 0.99,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,16 +293,6 @@ mod tests {
         assert!((link_rate("32.0 GT/s PCIe x16").unwrap() - 63.0).abs() < 0.1);
         assert!((link_rate("5.0 GT/s PCIe x8").unwrap() - 4.0).abs() < 1e-9);
         assert_eq!((link_rate("Unknown x16"), link_rate("8.0 GT/s PCIe")), (None, None));
-    }
-
-    #[test]
-    fn pageable_copies_are_held_against_the_pinned_ones_of_the_run() {
-        let group = |bytes: u64, ns: u64| Group { count: 1, bytes, timed: 1, timed_bytes: bytes, device_ns: ns, ..Group::default() };
-        let groups = [((0, 0, 0), group(6_000_000_000, 1_000_000_000)), ((0, 1, 0), group(24_000_000_000, 1_000_000_000))].into();
-        let all = advice(&groups);
-        assert_eq!(all.len(), 1);
-        assert!((all[0].gain_s - 0.75).abs() < 1e-9, "{all:?}");
-        assert_eq!(advice(&[((0, 0, 0), group(6_000_000_000, 1_000_000_000))].into()), []);
     }
 
     #[test]

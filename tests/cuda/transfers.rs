@@ -139,6 +139,43 @@ fn advice_says_what_pageable_and_small_copies_cost() {
 }
 
 #[test]
+fn where_nothing_is_pinned_the_link_says_what_could_be_saved_or_nobody_does() {
+    let test = "where_nothing_is_pinned_the_link_says_what_could_be_saved_or_nobody_does";
+    if skipped(test) {
+        return;
+    }
+    let advice = |g: &Gpu| {
+        let all = g.at("/advice").as_array().expect("a list");
+        assert_eq!((all.len(), &all[0]["what"]), (1, &json!("copy H2D from or to page-locked memory")), "{all:?}");
+        (all[0]["gain_s"].as_f64(), all[0]["evidence"].as_str().expect("text").to_owned())
+    };
+    // Thirty copies of 502 µs.
+    let slow = "9.000e7 bytes from or to pageable memory at 6.0 GB/s; ";
+    let g = gpu("copies", "pageable", "proc");
+    let (gain, why) = advice(&g);
+    assert_eq!(
+        (gain, why.as_str()),
+        (None, (slow.to_owned() + "0.015 s in all, and none were pinned: what that would save is not known").as_str())
+    );
+    let run = &g.run["advice"].as_array().expect("a list")[0];
+    assert_eq!((&run["gain_s"], &run["gain_bytes"], &run["evidence"]), (&Value::Null, &Value::Null, &json!(why)));
+    assert!(g.text().contains(&format!("advice: copy H2D from or to page-locked memory ({why})")), "{}", g.text());
+    if !Path::new("/sys/bus/pci/devices").exists() {
+        return support::skip(&format!("{test} (link)"), "needs /sys/bus/pci");
+    }
+    let link = Link::new("16.0 GT/s PCIe", "16");
+    let bus = link.bus();
+    let with = (&[][..], &[("FAKE_BUS", bus.as_str())][..]);
+    let g = gpu_of(&program("copies", "proc"), &format!("cuda_{test}"), &["pageable", "proc"], Mode::Full, with);
+    let (gain, why) = advice(&g);
+    let carries = 16.0 * 16.0 * 128.0 / 130.0 / 8.0;
+    let wanted = 30.0 * 502e-6 - 90e6 / carries / 1e9;
+    assert!(gain.is_some_and(|s| (s - wanted).abs() < 1e-12), "{gain:?}, not {wanted}");
+    assert_eq!(why, slow.to_owned() + "none were pinned, and the link can carry 31.5 GB/s");
+    assert!(g.text().contains("advice: copy H2D from or to page-locked memory: up to 12.2 ms less (9.000e7 bytes"), "{}", g.text());
+}
+
+#[test]
 fn a_batch_of_both_directions_is_divided_by_bytes_and_not_by_time() {
     if skipped("a_batch_of_both_directions_is_divided_by_bytes_and_not_by_time") {
         return;

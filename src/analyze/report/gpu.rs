@@ -337,7 +337,8 @@ pub struct GpuAdvice {
     pub what: String,
     /// The numbers behind it.
     pub evidence: String,
-    pub gain_s: f64,
+    /// What it would save at most; `null` where nobody knows.
+    pub gain_s: Option<f64>,
 }
 
 /// Lookups of functions of the driver: the runtime makes some hundreds at its start, wherever it is.

@@ -127,7 +127,8 @@ fn transfers(page: &mut Page, g: &Gpu) {
     }
     page.block("", t.lines());
     for a in g.advice.iter().take(ADVICE_SHOWN) {
-        page.block("", [format!("advice: {}: up to {} less ({})", a.what, seconds(a.gain_s), a.evidence)]);
+        let gain = a.gain_s.map_or(String::new(), |s| format!(": up to {} less", seconds(s)));
+        page.block("", [format!("advice: {}{gain} ({})", a.what, a.evidence)]);
     }
 }
 

@@ -78,4 +78,14 @@ static int advice(char **args)
     return 0;
 }
 
-MODES({"rates", rates}, {"advice", advice}, {"all", all}, {"narrow", narrow}, {"mixed", mixed}, {"refused", refused})
+/* Thirty copies from pageable memory, and none from pinned. */
+static int pageable(char **args)
+{
+    prepare(args);
+    for (int i = 0; i < 30; i++)
+        OKAY(cuMemcpyHtoDAsync_v2, dev, heap, (size_t)3000000, stream);
+    OKAY(cuCtxSynchronize);
+    return 0;
+}
+
+MODES({"pageable", pageable}, {"rates", rates}, {"advice", advice}, {"all", all}, {"narrow", narrow}, {"mixed", mixed}, {"refused", refused})
