@@ -30,6 +30,60 @@ fn a_phase_has_its_own_device_memory_and_transfers() {
 }
 
 #[test]
+fn a_job_on_two_devices_has_each_once_and_phases_have_what_they_did_on_both() {
+    let test = "a_job_on_two_devices_has_each_once_and_phases_have_what_they_did_on_both";
+    if skipped(test) {
+        return;
+    }
+    let program = program("phases", "proc");
+    let ranks = [("0", Mode::Full), ("1", Mode::Fast)].map(|(rank, mode)| {
+        let (own, both) = ([("MEMSHIM_OUT", "trace.jsonl")], [("SLURM_PROCID", rank)]);
+        gpu_of(&program, &format!("cuda_{test}_{rank}"), &["devices", "proc"], mode, (&own, &both))
+    });
+    for (g, part) in ranks.iter().zip([MIB, 2 * MIB]) {
+        assert_eq!(g.run["rank"], part / MIB - 1);
+        let phases = g.run["phases"].as_array().expect("phases");
+        let of = |name: &str| {
+            let p = phases.iter().find(|p| p["name"] == name).expect("the phase");
+            ["gpu_peak_bytes", "gpu_persistent_bytes", "pinned_peak_bytes", "h2d_bytes", "d2h_bytes"].map(|key| p[key].as_u64())
+        };
+        // What there is on both together.
+        let parts = |all: [u64; 5]| all.map(|n| Some(n * part));
+        assert_eq!([of("first"), of("second"), of("both")], [[6, 4, 5, 3, 0], [12, 8, 5, 5, 2], [15, 0, 5, 0, 1]].map(parts));
+        let peaks = [0, 1].map(|i| ["peak_bytes", "live_bytes"].map(|key| g.number(&format!("/devices/{i}/{key}"))));
+        assert_eq!(peaks, [[7 * part, 4 * part], [9 * part, 8 * part]]);
+    }
+    let read = |json: &[&str]| {
+        let out =
+            Command::new(support::memshim()).arg("analyze").args(json).args(ranks.iter().map(|g| &g.trace)).env("COLUMNS", "200").output();
+        support::lossy(&out.expect("a report").stdout)
+    };
+    let job = serde_json::from_str::<Value>(&read(&["--json"])).expect("JSON")["job"].take();
+    assert_eq!((&job["processes"], &job["ranks"], &job["hosts"]), (&json!(2), &json!(2), &json!(1)));
+    let mut gpus = job["gpus"].as_array().expect("a list").clone();
+    // What was in use at looks is theirs at some instant.
+    let used: Vec<u64> = gpus.iter_mut().map(|g| g["used_peak_bytes"].take().as_u64().expect("bytes")).collect();
+    assert!(used.iter().all(|b| (300 * MIB..=(300 + 18) * MIB).contains(b)), "{used:?}");
+    let of = |i: u64, gib: u64, [peaks, down, up]: [u64; 3]| {
+        json!({
+            "host": ranks[0].run["host"], "index": i, "name": format!("Fake GPU {i}"), "total_bytes": gib << 30, "processes": 2, "ranks": [0, 1],
+            "peak_sum_bytes": peaks * MIB, "reserved_peak_sum_bytes": peaks * MIB, "used_peak_bytes": null, "h2d_bytes": down * MIB, "d2h_bytes": up * MIB
+        })
+    };
+    assert_eq!(gpus, [of(0, 80, [21, 9, 3]), of(1, 24, [27, 15, 6])]);
+    let text = read(&[]);
+    let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let table: Vec<_> = text.lines().skip_while(|l| !l.contains("peaks, summed")).skip(1).take(2).map(cells).collect();
+    let row = |t: &[String]| [&t[..6], &t[8..]].concat().join(" ");
+    let wanted = ["0 2 21.0 MiB 21.0 MiB 9.00 MiB 3.00 MiB Fake GPU 0", "1 2 27.0 MiB 27.0 MiB 15.0 MiB 6.00 MiB Fake GPU 1"];
+    assert_eq!(table.iter().map(|t| row(t)).collect::<Vec<_>>(), wanted, "{text}");
+    for g in &ranks {
+        let line = format!("{} ", g.run["pid"]);
+        assert!(text.lines().any(|l| l.contains(&line) && l.contains(&format!(" rank {} ", g.run["rank"]))), "{line}: {text}");
+    }
+}
+
+#[test]
 fn device_memory_kept_each_step_is_a_leak_of_the_step_that_keeps_it() {
     if skipped("device_memory_kept_each_step_is_a_leak_of_the_step_that_keeps_it") {
         return;

@@ -31,6 +31,39 @@ static int stages(char **args)
     return 0;
 }
 
+/* A rank's part of a job on two devices, as many times as much as ranks are below it and itself: on each in a phase, then on both. */
+static int devices(char **args)
+{
+    const char *rank = getenv("SLURM_PROCID");
+    size_t part = (1 + atoi(rank ? rank : "0")) * MIB;
+    Ptr kept[2], scratch, pinned;
+    char *h = map_anon(16 * MIB);
+    driver(args);
+    context(0);
+    OKAY(cuMemAllocHost_v2, &pinned, 5 * part);
+    memshim_begin("first");
+    OKAY(cuMemAlloc_v2, &kept[0], 4 * part);
+    OKAY(cuMemAlloc_v2, &scratch, 2 * part);
+    OKAY(cuMemcpyHtoD_v2, kept[0], h, 3 * part);
+    OKAY(cuMemFree_v2, scratch);
+    memshim_end();
+    context(1);
+    memshim_begin("second");
+    OKAY(cuMemAlloc_v2, &kept[1], 8 * part);
+    OKAY(cuMemcpyHtoD_v2, kept[1], pinned, 5 * part);
+    OKAY(cuMemcpyDtoH_v2, h, kept[1], 2 * part);
+    memshim_end();
+    memshim_begin("both");
+    OKAY(cuMemAlloc_v2, &scratch, part);
+    OKAY(cuMemFree_v2, scratch);
+    context(0);
+    OKAY(cuMemAlloc_v2, &scratch, 3 * part);
+    OKAY(cuMemcpyDtoH_v2, h, kept[0], part);
+    OKAY(cuMemFree_v2, scratch);
+    memshim_end();
+    return 0;
+}
+
 /* Steps that keep device memory and page-locked memory, and steps that give it back. */
 static int leaky(char **args)
 {
@@ -170,4 +203,4 @@ static int early(char **args)
     return 0;
 }
 
-MODES({"stages", stages}, {"leaky", leaky}, {"copies", copies}, {"work", work}, {"spells", spells}, {"early", early})
+MODES({"stages", stages}, {"devices", devices}, {"leaky", leaky}, {"copies", copies}, {"work", work}, {"spells", spells}, {"early", early})
