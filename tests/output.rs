@@ -77,18 +77,24 @@ fn every_byte_arrives_where_it_belongs() {
     assert_eq!(names, ["err", "out", "partial"]);
 }
 
-#[test]
-fn stdout_and_stderr_that_are_one_pipe_keep_their_order() {
-    let dir = fresh_dir("output-order");
+/// What a script prints to stdout and stderr, which are one pipe.
+fn through_one_pipe(dir: &Path, script: &str) -> String {
     let (mut read, write) = std::io::pipe().unwrap();
-    let script = "i=0; while [ $i -lt 2000 ]; do echo out $i; echo Phase p$i >&2; i=$((i+1)); done";
-    let mut command = watched(&dir, &[RULE], &["sh", "-c", script]);
+    let mut command = watched(dir, &[RULE], &["sh", "-c", script]);
     command.stdout(write.try_clone().unwrap()).stderr(write);
     let child = command.spawn().unwrap();
     drop(command);
     let mut text = String::new();
     read.read_to_string(&mut text).unwrap();
     assert_eq!(ends(child, Duration::from_secs(20)), 0);
+    text
+}
+
+#[test]
+fn stdout_and_stderr_that_are_one_pipe_keep_their_order() {
+    let dir = fresh_dir("output-order");
+    let script = "i=0; while [ $i -lt 2000 ]; do echo out $i; echo Phase p$i >&2; i=$((i+1)); done";
+    let text = through_one_pipe(&dir, script);
     let want: String = (0..2000).map(|i| format!("out {i}\nPhase p{i}\n")).collect();
     assert!(text == want);
     assert_eq!(said(&dir), (0..2000).map(|i| ("next".to_owned(), format!("p{i}"))).collect::<Vec<_>>());
@@ -115,17 +121,10 @@ fn arrived(text: &str, pieces: &[(&str, usize)], dir: &Path, what: &str) {
 #[test]
 fn two_processes_that_write_at_once_keep_every_piece_and_its_order() {
     let dir = fresh_dir("output-writers");
-    let (mut read, write) = std::io::pipe().unwrap();
     // Whole lines, and lines in two pieces, to stdout and stderr, which are one pipe here.
     let script = "w() { i=0; while [ $i -lt 200 ]; do echo \"Phase $1$i <$1 $i>\" >&$2; printf 'Phase '; printf \"x$1$i <x$1 $i>\\n\"; \
                   i=$((i+1)); done; }; w a 1 & w b 2 & w c 1; wait";
-    let mut command = watched(&dir, &[RULE], &["sh", "-c", script]);
-    command.stdout(write.try_clone().unwrap()).stderr(write);
-    let child = command.spawn().unwrap();
-    drop(command);
-    let mut text = String::new();
-    read.read_to_string(&mut text).unwrap();
-    assert_eq!(ends(child, Duration::from_secs(20)), 0);
+    let text = through_one_pipe(&dir, script);
     let pieces = ["a", "b", "c", "xa", "xb", "xc"].map(|writer| (writer, 200));
     arrived(&text, &pieces, &dir, "processes");
     assert_eq!(text.matches("Phase ").count(), 6 * 200);

@@ -29,6 +29,7 @@ use order::Next;
 use ring::{follows, is_idle, next_len, scan};
 
 pub use blocks::samples;
+pub use order::read_before;
 
 /// Thread that drains, 0 when none does.
 pub static LOCK: AtomicU32 = AtomicU32::new(0);
@@ -260,11 +261,6 @@ fn set_seen_empty(i: u32, now: u64) {
             *after = now;
         }
     }
-}
-
-/// What happened before is in batches, in whichever lane, as far as that is known at `now`. The lock is held.
-pub fn read_before(now: u64) -> u64 {
-    order::read_before(now)
 }
 
 /// A time after all that was read of lane `i`, at `now`.

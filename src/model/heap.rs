@@ -381,8 +381,7 @@ impl Heap {
             }
         }
         let read = |track: &mut Track, changes: fn(&Batch) -> &[i64], cuts: &[Cut]| {
-            let is_here = |place: &Place| batches.get(place.batch).is_some_and(|b| b.lane == place.lane);
-            let edges = cuts.iter().map(|c| (c.edge, c.t, c.place.filter(is_here).map(|place| place.lane)));
+            let edges = cuts.iter().map(|c| (c.edge, c.t, c.place.map(|place| place.lane)));
             let all = batches.iter().map(|b| track::Batch { lane: b.lane, windows: &b.windows, changes: changes(b) });
             track.read(&all.collect::<Vec<_>>(), end, edges);
         };

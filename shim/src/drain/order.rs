@@ -352,8 +352,8 @@ fn begun(i: u32) -> u64 {
     }
 }
 
-/// What happened before, in whichever lane, has been read by `now`: what a lane still has is of later, and so is what it gets.
-pub(super) fn read_before(now: u64) -> u64 {
+/// What happened before, in whichever lane, is in batches by `now`: what a lane still has is of later, and so is what it gets. The lock is held.
+pub fn read_before(now: u64) -> u64 {
     let of = |i: u32| {
         let (begun, empty) = (begun(i), super::seen_empty(i));
         // SAFETY: i is below LANES; the lock is held.

@@ -10,11 +10,9 @@ impl Heap {
         let mut cuts = Vec::new();
         for e in self.edges.take_until(group, end) {
             let place = place_in(batches, group, &e);
-            if let Some(Place { lane, batch, step }) = place {
-                if let Some(b) = batches.get_mut(batch).filter(|b| b.lane == lane) {
-                    merge::pin_at_step(&mut b.windows, step, e.t);
-                }
-                self.after.insert(lane, e.t);
+            if let Some(place) = place {
+                windows_at(batches, &place).into_iter().for_each(|w| merge::pin_at_step(w, place.step, e.t));
+                self.after.insert(place.lane, e.t);
             }
             cuts.push(Cut { edge: e.edge, t: e.t, place });
         }
@@ -55,10 +53,8 @@ impl Heap {
             self.on.turn(&turn);
             let HeapEdge { edge, t, .. } = turn.at;
             let place = place_in(batches, group, &turn.at);
-            if let Some(Place { lane, batch, step }) = place
-                && let Some(b) = batches.get_mut(batch).filter(|b| b.lane == lane)
-            {
-                merge::split_at_step(&mut b.windows, step, t);
+            if let Some(place) = place {
+                windows_at(batches, &place).into_iter().for_each(|w| merge::split_at_step(w, place.step, t));
             }
             all.push((Cut { edge, t, place }, turn));
         }
@@ -68,12 +64,17 @@ impl Heap {
 
 /// Where an edge stands among the batches of the group. One whose lane has none in its group stands before what comes next of the lane.
 fn place_in(batches: &[Batch], group: u64, e: &HeapEdge) -> Option<Place> {
-    let (lane, of, at) = e.place?;
+    let (lane, of, at) = e.place.filter(|(lane, ..)| *lane <= LANE_MAX)?;
     if of != group {
         return Some(Place { lane, batch: 0, step: 0 });
     }
     let Some(batch) = batches.iter().position(|b| b.lane == lane) else { return Some(Place { lane, batch: batches.len(), step: 0 }) };
     Some(Place { lane, batch, step: usize::try_from(at).unwrap_or(usize::MAX).min(batches[batch].steps.len()) })
+}
+
+/// The windows of the batch that a place is in, if it is in one of the group's.
+fn windows_at<'a>(batches: &'a mut [Batch], place: &Place) -> Option<&'a mut Vec<Window>> {
+    batches.get_mut(place.batch).filter(|b| b.lane == place.lane).map(|b| &mut b.windows)
 }
 
 /// Bytes of the blocks allocated since `since` that the lane frees straight after step `at`, before it does anything else, and how many they

@@ -99,7 +99,7 @@ impl Waiting {
 
     /// Which steps are of `t` or before; a lane's come in their order, and those before an edge of its own that is `due` are, and none behind
     /// one that is not.
-    fn until<'a>(&self, t: u64, due: impl Iterator<Item = &'a Cut>) -> Vec<Range<usize>> {
+    fn ready<'a>(&self, t: u64, due: impl Iterator<Item = &'a Cut>) -> Vec<Range<usize>> {
         let mut least: HashMap<u32, Place> = HashMap::new();
         for place in due.filter_map(|cut| cut.place) {
             least.entry(place.lane).and_modify(|p| *p = place.max(*p)).or_insert(place);
@@ -152,7 +152,7 @@ impl Heap {
         // All of what is there says nothing of what is read next.
         waiting.until = if t < u64::MAX { t } else { waiting.until };
         let (cuts, mut turns) = waiting.due(t);
-        let ranges = waiting.until(t, cuts.iter().chain(turns.iter().map(|(cut, _)| cut)));
+        let ranges = waiting.ready(t, cuts.iter().chain(turns.iter().map(|(cut, _)| cut)));
         let batches = &waiting.batches;
         let runs = LazyCell::new(|| {
             let all = batches.iter().zip(&ranges).enumerate();
