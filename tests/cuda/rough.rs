@@ -32,6 +32,15 @@ fn rough_programs_end_as_they_would_and_lose_no_copy() {
 }
 
 #[test]
+fn what_nobody_came_to_ask_after_is_asked_after_at_the_end() {
+    if skipped("what_nobody_came_to_ask_after_is_asked_after_at_the_end") {
+        return;
+    }
+    let g = gpu_with("memory", "elsewhere", "proc", Mode::Full, &[("FAKE_STARVED", "starved")]);
+    assert_eq!(g.transfers(), BTreeMap::from([("P2P device".to_owned(), (3, 321_000, 14_025))]));
+}
+
+#[test]
 fn a_kill_loses_no_call() {
     if skipped("a_kill_loses_no_call") {
         return;

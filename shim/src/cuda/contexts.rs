@@ -81,7 +81,7 @@ fn known(h: u64) -> Option<Place> {
     CONTEXTS.get(at).map(|c| place(c, at))
 }
 
-fn place(c: &Context, slot: usize) -> Place {
+pub fn place(c: &Context, slot: usize) -> Place {
     Place { device: c.device.load(Relaxed) as u64, context: c.number.load(Relaxed) as u64, slot }
 }
 

@@ -60,6 +60,9 @@ pub fn end_before_driver() {
 unsafe extern "C" fn driver_ends(_: c_int, _: *mut c_void) {
     sys::keep_errno(|| {
         hurry();
+        if timing::pending() > 0 {
+            timing::take_over(ready());
+        }
         ENDING.store(1, SeqCst);
         let until = sys::now() + 100_000_000;
         while (timing::REAPING.load(SeqCst) != 0 || LOOKING.load(SeqCst) != 0) && sys::now() < until {

@@ -241,7 +241,7 @@ const PATIENCE: usize = 64;
 /// Takes over the pairs of a context that have passed. The context is current, or need not be.
 pub fn reap(hot: *mut Hot, slot: usize) {
     let Some(context) = CONTEXTS.get(slot) else { return };
-    let place = Place { device: context.device.load(Relaxed) as u64, context: context.number.load(Relaxed) as u64, slot };
+    let place = contexts::place(context, slot);
     let (Some(query), Some(elapsed)) = (own().event_query, own().event_elapsed) else { return };
     let mut waiting = [0u32; PATIENCE];
     let mut passed_over = 0;
@@ -351,6 +351,21 @@ pub fn drain_context(hot: *mut Hot, place: Place, patience: u64) {
         }
     });
 }
+
+/// The driver is about to go: what the reaper did not get to, which may have had no processor, this thread asks after, where the work is done.
+pub fn take_over(hot: *mut Hot) {
+    if hot.is_null() {
+        return;
+    }
+    relaxed(|| {
+        let pending = CONTEXTS.iter().enumerate().filter(|(slot, _)| has_pending(hot, *slot));
+        pending.for_each(|(slot, context)| drain_context(hot, contexts::place(context, slot), LAST_NS));
+        true
+    });
+}
+
+/// How long that waits for work that is not done.
+const LAST_NS: u64 = 1_000_000;
 
 /// It did not end after all.
 pub fn context_goes_on(slot: usize) {
