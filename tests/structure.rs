@@ -217,8 +217,9 @@ fn what_python_does_at_its_end_is_a_phase() {
     }
     const KEPT: i64 = 3_000_000;
     const HANDLED: i64 = 9_000_000;
+    const PASSED: i64 = 50_000_000;
     let script = format!(
-        "import atexit, os, sys\nkept = bytearray({KEPT})\ndef bye():\n    b = bytearray({HANDLED})\natexit.register(bye)\n\
+        "import atexit, os, sys\nkept = bytearray({KEPT})\npassed = bytearray({PASSED})\ndel passed\ndef bye():\n    b = bytearray({HANDLED})\natexit.register(bye)\n\
          if sys.argv[1] == 'fork' and os.fork() == 0:\n    os._exit(0)\nif sys.argv[1] == 'exit': sys.exit(3)\n"
     );
     let mut interpreters: Vec<PathBuf> = (7..=14).filter_map(support::pyenv).collect();
@@ -227,7 +228,8 @@ fn what_python_does_at_its_end_is_a_phase() {
         for (way, mode) in [("return", "full"), ("exit", "full"), ("fork", "full"), ("return", "fast")] {
             let at = format!("{} {way} {mode}", python.display());
             let dir = support::fresh_dir(test);
-            let ran = run(Command::new(&python).args(["-c", &script, way]), &dir, mode);
+            // No look in between tells how high the script was.
+            let ran = run(Command::new(&python).args(["-c", &script, way]).env("MEMSHIM_INTERVAL", "30s"), &dir, mode);
             assert_eq!(ran.end(), if way == "exit" { "exit 3" } else { "exit 0" }, "{at}");
             let report = report(&dir);
             let first = &report["runs"][0];
@@ -236,6 +238,9 @@ fn what_python_does_at_its_end_is_a_phase() {
             let slack = if mode == "full" { 1000 } else { 20_000 };
             // What the script kept is given back, and the handler's block was over and above what there was.
             assert!(figures[0] > KEPT && figures[2] < -KEPT + slack && (figures[1] - HANDLED).abs() < slack, "{at}: {figures:?}");
+            // What had passed before is not the end's.
+            let peaks = [&first["heap"], end].map(|of| number(of, if of == end { "heap_peak_bytes" } else { "peak_bytes" }));
+            assert!(peaks[0] > KEPT + PASSED && (peaks[1] - figures[0] - HANDLED).abs() < slack, "{at}: {peaks:?} {figures:?}");
             assert!(instant(&dir, end, "begin_s") > instant(&dir, named(first, "imports"), "end_s"), "{at}");
         }
     }

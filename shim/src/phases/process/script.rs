@@ -43,10 +43,11 @@ fn before_block(say: impl FnOnce()) {
     let usable = USABLE.load(Relaxed);
     // SAFETY: hot is this thread's, and has its lane.
     let (live, hi) = unsafe { (&(*(*hot).lane).live, &(*(*hot).lane).hi) };
-    let before = live.fetch_sub(usable, Relaxed) - usable;
-    // The highest may be the block's; what it was before is not known any more, but that it was this at least.
-    let with = hi.load(Relaxed);
-    hi.store(before.min(with), Relaxed);
+    let with = live.fetch_sub(usable, Relaxed);
+    if hi.load(Relaxed) <= with {
+        // The highest is the block's: what it was before is not known any more, but that it was this at least.
+        hi.store(with - usable, Relaxed);
+    }
     say();
     live.fetch_add(usable, Relaxed);
     hi.fetch_max(with, Relaxed);
