@@ -49,8 +49,9 @@ static mut ROLLUP_PAGE: u64 = ROLLUP_PAGE_FIRST;
 const ROLLUP_PAGE_FIRST: u64 = 150;
 const ROLLUP_TELLS: u64 = 16 << 20;
 /// The kernel counts page by page for it, and holds up changes of mappings meanwhile. So it gets a part of the time that has passed, as snapshots do,
-/// and in full mode what is too little to matter there.
+/// and in full mode what is too little to matter there; in fast mode a smaller one.
 const SHARE: u64 = 400;
+const ROLLUP_SHARE_FAST: u64 = 1000;
 const ROLLUP_FREE_NS: u64 = 2_000_000;
 
 static mut BUFFER: [u8; 8192] = [0; 8192];
@@ -197,7 +198,7 @@ fn digits(s: &[u8]) -> Option<u64> {
 
 /// The numbers of `/proc/self/status`.
 #[derive(Clone, Copy, Default)]
-struct Status {
+pub struct Status {
     rss: u64,
     hwm: u64,
     anon: u64,
@@ -208,14 +209,29 @@ struct Status {
     peak: u64,
     stk: u64,
     hugetlb: u64,
+    /// Without the writer, which is not one of the program's.
     threads: u64,
+    /// The first thread has ended; it counts until the process has been waited for.
+    first_ended: bool,
 }
 
-unsafe fn status() -> Option<Status> {
-    // SAFETY: the lock is held.
+impl Status {
+    /// Whether no thread of the program is left. The writer lives.
+    pub fn is_without_program(&self) -> bool {
+        self.threads == self.first_ended as u64
+    }
+
+    fn has_memory(&self) -> bool {
+        self.rss > 0
+    }
+}
+
+/// What is known also of a process whose first thread has ended, which has no memory for `/proc` any more. The lock is held, or one thread exists.
+pub fn look() -> Option<Status> {
+    // SAFETY: the caller's promise.
     let s = unsafe { STATUS.read() };
     let f = |k: &[u8]| proc::field(s, k).unwrap_or(0);
-    proc::field(s, b"VmRSS")?;
+    proc::field(s, b"Threads")?;
     Some(Status {
         rss: f(b"VmRSS"),
         hwm: f(b"VmHWM"),
@@ -227,62 +243,62 @@ unsafe fn status() -> Option<Status> {
         peak: f(b"VmPeak"),
         stk: f(b"VmStk"),
         hugetlb: f(b"HugetlbPages"),
-        // The writer is not one of the program's.
         threads: f(b"Threads").saturating_sub(writer::alive() as u64),
+        first_ended: s.windows(9).any(|w| w == b"State:\tZ "),
     })
 }
 
-/// Threads of the program, where `/proc` tells.
+fn status() -> Option<Status> {
+    look().filter(Status::has_memory)
+}
+
+/// Threads of the program, but for one where the writer does not live; where `/proc` tells. The lock is held.
 pub fn program_threads() -> Option<u64> {
-    // SAFETY: the lock is held. The first thread counts until it has been waited for, also when it has ended: then it is a zombie.
-    unsafe {
-        let s = STATUS.read();
-        let ended = s.windows(9).any(|w| w == b"State:\tZ ");
-        Some(proc::field(s, b"Threads")?.saturating_sub(1 + ended as u64))
-    }
+    let s = look()?;
+    Some((s.threads + writer::alive() as u64).saturating_sub(1 + s.first_ended as u64))
 }
 
 /// One sample; at a new peak (1 % or 1 MiB above the last) a snapshot too, as long as snapshots take less than 0.25 % of the time, and
 /// again when there is time for `smaps_rollup` of it.
-pub fn sample(now: u64) {
-    let Some(s) = rss(now) else { return };
+pub fn sample(now: u64, status: Option<Status>) {
+    let Some(s) = status.filter(Status::has_memory) else { return };
+    rss(now, &s);
     // SAFETY: the lock is held.
     unsafe {
         let is_above = |last: u64| s.rss > last + (last / 100).min(1 << 20);
         let is_due = now.saturating_sub(PEAK_AT) >= PEAK_COST * SHARE;
         let is_there_still = s.rss + s.rss / 100 >= PEAK;
         if is_due && (is_above(PEAK) || is_there_still && is_above(ROLLED) && is_time_for_rollup(now, s.rss)) {
-            snap("peak");
+            snapshot("peak", Some(s));
         }
     }
 }
 
 /// The last sample, which may be of a peak, and the snapshot at exit.
 pub fn last(now: u64) {
-    sample(now);
+    sample(now, status());
     snap("exit");
 }
 
 /// Writes an `rss` line.
-fn rss(now: u64) -> Option<Status> {
+fn rss(now: u64, s: &Status) {
     // SAFETY: the lock is held; the stack may be a signal handler's, so text is made in memory of our own.
     unsafe {
         let mut t = Text::over(&mut *(&raw mut TEXT));
-        let s = status()?;
         t.str("{\"type\":\"rss\"").field("t", now).field("rss", s.rss).field("hwm", s.hwm).field("anon", s.anon).field("file", s.file);
         t.field("shmem", s.shmem).field("swap", s.swap).field("size", s.size).field("stk", s.stk).field("threads", s.threads);
         t.field("cpu", cpu()).str("}\n");
         sink::write(t.as_bytes());
-        Some(s)
     }
 }
 
 /// Whether `smaps_rollup` of so many resident bytes takes no more than its part of the time.
 unsafe fn is_time_for_rollup(now: u64, rss: u64) -> bool {
     // SAFETY: the lock is held, under which alone the mode changes.
-    let (spent, of_page, free) = unsafe { (ROLLUPS, ROLLUP_PAGE, if CONFIG.mode == FULL { ROLLUP_FREE_NS } else { 0 }) };
+    let (spent, of_page, is_full) = unsafe { (ROLLUPS, ROLLUP_PAGE, CONFIG.mode == FULL) };
+    let (free, share) = if is_full { (ROLLUP_FREE_NS, SHARE) } else { (0, ROLLUP_SHARE_FAST) };
     let passed = now.saturating_sub(started());
-    spent + rss / 4096 * of_page <= free + passed / SHARE
+    spent + rss / 4096 * of_page <= free + passed / share
 }
 
 /// When recording began.
@@ -292,12 +308,17 @@ pub fn started() -> u64 {
 
 /// The layered snapshot. The lock is held, or one thread exists.
 pub fn snap(why: &str) {
+    snapshot(why, status());
+}
+
+fn snapshot(why: &str, status: Option<Status>) {
     let begun = sys::now();
     // SAFETY: the lock is held, or one thread exists.
     unsafe {
         let mut t = begin(begun, why);
         let before = ROLLUPS;
-        if let Some(s) = layers(&mut t)
+        layers(&mut t, status);
+        if let Some(s) = status
             && why != "start"
         {
             PEAK = PEAK.max(s.rss);
@@ -316,7 +337,7 @@ pub fn edge(at: u64) {
     // SAFETY: the lock is held.
     unsafe {
         let mut t = begin(at, "phase");
-        layers(&mut t);
+        layers(&mut t, status());
         end(&mut t, at);
     }
 }
@@ -337,11 +358,10 @@ unsafe fn end(t: &mut Text, begun: u64) -> u64 {
 }
 
 /// The layers that are there for the asking.
-unsafe fn layers(t: &mut Text) -> Option<Status> {
+unsafe fn layers(t: &mut Text, status: Option<Status>) {
     // SAFETY: the lock is held.
     unsafe {
-        let s = status();
-        if let Some(s) = s {
+        if let Some(s) = status {
             t.field("rss", s.rss).field("hwm", s.hwm).field("vm_peak", s.peak).field("size", s.size).field("anon", s.anon);
             t.field("file", s.file).field("shmem", s.shmem).field("swap", s.swap).field("hugetlb", s.hugetlb).field("stk", s.stk);
         }
@@ -366,7 +386,6 @@ unsafe fn layers(t: &mut Text) -> Option<Status> {
         }
         let sums = lines::totals(false);
         t.signed("live", sums.live).signed("blocks", sums.blocks);
-        s
     }
 }
 

@@ -261,20 +261,23 @@ fn work() -> bool {
     let now = sys::now();
     // SAFETY: settings are read-only.
     let (interval, shared) = unsafe { (CONFIG.interval_ns, SPOOL.shared) };
-    if alive() && now >= LAST_LOOK.load(Relaxed) + LOOK_NS {
+    let looks = alive() && now >= LAST_LOOK.load(Relaxed) + LOOK_NS;
+    let ticks = now >= LAST_TICK.load(Relaxed) + interval;
+    let status = if looks || ticks { snapshot::look() } else { None };
+    if looks {
         LAST_LOOK.store(now, Relaxed);
-        if snapshot::program_threads() == Some(0) {
+        if status.is_some_and(|s| s.is_without_program()) {
             // Every thread of the program has left by the bare system call: ours must not keep the process.
             STOP.store(2, Release);
             return false;
         }
     }
-    if now >= LAST_TICK.load(Relaxed) + interval {
+    if ticks {
         LAST_TICK.store(now, Relaxed);
         lines::ended_stacks(now);
         lines::loaded();
         lines::calls(now, false);
-        snapshot::sample(now);
+        snapshot::sample(now, status);
     }
     note_failed_exec(shared, now);
     if !shared || now >= LAST_FLUSH.load(Relaxed) + 1_000_000_000 {
