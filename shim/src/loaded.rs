@@ -121,11 +121,44 @@ pub fn find(prefix: &[u8]) -> Option<Library> {
     (wanted.found.dynamic != 0).then_some(wanted.found)
 }
 
-/// Whose function it is, and what it must not be.
+/// A function that is looked for: its name, what it must not be, who calls it, and the beginning of the file name that its library mostly has.
 struct Named<'a> {
     name: &'a [u8],
     but: *const c_void,
+    caller: usize,
+    /// The path of the caller's object.
+    path: &'a [u8],
+    file: &'a [u8],
     at: *const c_void,
+    /// How near to the caller that is, from 1 on.
+    rank: u32,
+}
+
+/// A path's folder, with its stroke, and the rest.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let at = path.iter().rposition(|c| *c == b'/').map_or(0, |i| i + 1);
+    (path.get(..at).unwrap_or_default(), path.get(at..).unwrap_or_default())
+}
+
+/// Whether an address is in an object.
+unsafe fn contains(info: *const Info, address: usize) -> bool {
+    // SAFETY: the loader's data, under its lock.
+    unsafe {
+        let mut loads = (0..(*info).count as usize).map(|i| &*(*info).headers.add(i)).filter(|h| h.p_type == libc::PT_LOAD);
+        loads.any(|h| address.wrapping_sub((*info).base.wrapping_add(h.p_vaddr as usize)) < h.p_memsz as usize)
+    }
+}
+
+unsafe extern "C" fn find_caller(info: *const Info, _: usize, named: *mut Named) -> c_int {
+    // SAFETY: the loader's data, under its lock; the caller's variable. The name lives as long as the caller's library, which is in use.
+    unsafe {
+        let named = &mut *named;
+        let is_it = contains(info, named.caller);
+        if is_it {
+            named.path = name_of(info);
+        }
+        is_it as c_int
+    }
 }
 
 unsafe extern "C" fn look_in(info: *const Info, _: usize, named: *mut Named) -> c_int {
@@ -135,14 +168,26 @@ unsafe extern "C" fn look_in(info: *const Info, _: usize, named: *mut Named) -> 
         let Some(dynamic) = headers.find(|h| h.p_type == libc::PT_DYNAMIC) else { return 0 };
         let object = elf::Object::new((*info).base as u64, (*info).base.wrapping_add(dynamic.p_vaddr as usize) as *const [u64; 2]);
         let named = &mut *named;
-        named.at = elf::find_in(&raw const object, named.name).filter(|at| *at != named.but).unwrap_or(core::ptr::null());
-        !named.at.is_null() as c_int
+        let Some(at) = elf::find_in(&raw const object, named.name).filter(|at| *at != named.but) else { return 0 };
+        let (folder, file) = split(name_of(info));
+        let rank = match () {
+            _ if contains(info, named.caller) => 4,
+            _ if !folder.is_empty() && folder == split(named.path).0 => 3,
+            _ if file.starts_with(named.file) => 2,
+            _ => 1,
+        };
+        if rank > named.rank {
+            (named.at, named.rank) = (at, rank);
+        }
+        0
     }
 }
 
-/// The first function of a name in whatever object, but for one that is known; null where there is none.
-pub fn function(name: &[u8], but: *const c_void) -> *const c_void {
-    let mut named = Named { name, but, at: core::ptr::null() };
+/// The function of a name that a caller means, but for one that is known: in its own library, in one beside it, in one whose file name begins with
+/// `file`, in the first of all; null where there is none.
+pub fn function(name: &[u8], but: *const c_void, caller: usize, file: &[u8]) -> *const c_void {
+    let mut named = Named { name, but, caller, path: b"", file, at: core::ptr::null(), rank: 0 };
+    each(find_caller, &mut named);
     each(look_in, &mut named);
     named.at
 }

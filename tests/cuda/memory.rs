@@ -131,6 +131,24 @@ fn pytorchs_own_figures_and_pools_by_name() {
     }
 }
 
+#[test]
+fn two_copies_of_pytorch_keep_their_own_functions_and_count_together() {
+    if skipped("two_copies_of_pytorch_keep_their_own_functions_and_count_together") {
+        return;
+    }
+    let second = support::out_dir().join("second");
+    std::fs::create_dir_all(&second).expect("a folder");
+    support::build("cuda/c10.c", "second/libc10.so", &["-shared", "-fPIC"]);
+    let to_first = [&format!("-L{}", second.display()), "-l:libc10.so", "-Wl,-rpath,$ORIGIN"];
+    support::build("cuda/c10.c", "second/libc10_cuda.so", &[&["-shared", "-fPIC", "-DCALLS_BESIDE"], &to_first[..]].concat());
+    for way in WAYS {
+        let g = gpu("frameworks", "twice", way);
+        assert!(g.stdout.contains("3 calls, ") && g.stdout.contains("2 calls, "), "{}", g.stdout);
+        let torch = |key: &str| g.number(&format!("/devices/0/framework/torch/{key}"));
+        assert_eq!((torch("allocated_peak_bytes"), torch("reserved_peak_bytes")), (13 * MIB, 30 * MIB), "{way}");
+    }
+}
+
 /// Its function is called on, too: the program says what that was told.
 fn torch_is_known(g: &Gpu) {
     assert!(g.stdout.contains("5 calls, "), "{}", g.stdout);

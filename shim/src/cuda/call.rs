@@ -59,17 +59,8 @@ pub struct Entry {
     pub given: AtomicUsize,
 }
 
-impl Entry {
-    /// What [`Hot::gpu`] is while a call of it is under way: part of its address, and neither 0 nor [`OURS`] wherever that is.
-    #[inline(always)]
-    pub fn mark(&self) -> u32 {
-        (&raw const *self as u32).wrapping_add(1)
-    }
-}
-const _: () = assert!(align_of::<Entry>() == 8);
-
-/// What [`Hot::gpu`] is while we ask for something ourselves.
-pub const OURS: u32 = 2;
+/// What [`Hot::gpu`] is while a hooked call is under way, and while we ask for something ourselves.
+pub const UNDER_WAY: u32 = 1;
 
 /// No driver: what it would say of itself.
 const NOT_INITIALIZED: i32 = 3;
@@ -133,8 +124,8 @@ unsafe fn of_another(entry: &'static Entry, args: *const usize, its: impl Fn(&En
     // SAFETY: null or this thread's; the real function gets what the hook got.
     unsafe {
         if driver != 0 && !hot.is_null() && (*hot).gpu != 0 {
-            // What stands in front takes the function of the name that it was called by for the driver's, and others' for what they are without us.
-            return inside(entry, args, hot, if (*hot).gpu == entry.mark() { driver } else { its(entry) });
+            // A call out of one under way, which counts by itself. It goes where it goes without us, also where a driver calls itself by its name.
+            return inside(entry, args, hot, its(entry));
         }
         let real = its(entry);
         // Without a driver a function of its name is somebody's own, of whatever shape.
@@ -155,20 +146,14 @@ unsafe fn looked_up(entry: &'static Entry, args: *const usize, hot: *mut Hot, re
     if real == 0 { NOT_INITIALIZED } else { unsafe { lookup::get_proc_address(&Call { entry, hot, args, real, t: 0 }) } }
 }
 
-/// A call out of one under way, which counts by itself. What it calls in turn is called out of this one.
 #[cold]
 #[inline(never)]
 unsafe fn inside(entry: &'static Entry, args: *const usize, hot: *mut Hot, real: usize) -> i32 {
     if real == 0 {
         return NOT_INITIALIZED;
     }
-    // SAFETY: this thread's hot; the real function gets what the hook got.
-    unsafe {
-        let outer = core::mem::replace(&mut (*hot).gpu, entry.mark());
-        let r = Call { entry, hot, args, real, t: 0 }.make();
-        (*hot).gpu = outer;
-        r
-    }
+    // SAFETY: the real function gets what the hook got.
+    unsafe { Call { entry, hot, args, real, t: 0 }.make() }
 }
 
 /// A body of its own for these two, so that the first's stays one.
@@ -189,7 +174,7 @@ unsafe fn counted(entry: &'static Entry, args: *const usize, hot: *mut Hot, real
         if hot.is_null() || (*hot).gpu != 0 || (*hot).mode == COUNT {
             return call.make();
         }
-        (*hot).gpu = entry.mark();
+        (*hot).gpu = UNDER_WAY;
         // Transfers take their own time, right before the call.
         let t = if entry.shape.is_transfer() { 0 } else { sys::now() };
         let r = shape::run(&Call { t, ..call });

@@ -5,7 +5,7 @@
 //! its main thread, between two steps of Python code, when it gets there. What is asked (`used_bytes`, `total_bytes`) changes nothing. Calls of the
 //! driver that come of it are no events. Not for: what happens between two looks.
 
-use super::call::{OURS, ticket};
+use super::call::{UNDER_WAY, ticket};
 use super::contexts::{self, Place};
 use crate::config::{CONFIG, COUNT};
 use crate::elf;
@@ -147,7 +147,7 @@ unsafe extern "C" fn look(_: *mut c_void) -> c_int {
     sys::keep_errno(|| {
         // SAFETY: this thread's hot; the interpreter's lock is held.
         unsafe {
-            (*hot).gpu = OURS;
+            (*hot).gpu = UNDER_WAY;
             let place = contexts::current(hot);
             if let Some((used, total)) = api.pool() {
                 row(hot, place, used, total);

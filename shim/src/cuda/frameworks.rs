@@ -2,11 +2,11 @@
 //! is only known that they are there, and that their pools hand out what the driver never hears of.
 
 use super::call::ticket;
-use super::contexts;
+use super::{contexts, libcuda};
 use crate::config::{CONFIG, COUNT};
 use crate::hooks::heap::ready;
 use crate::lane::{Hot, push};
-use crate::{elf, loaded, sys};
+use crate::{loaded, sys};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use memshim_format::gpu::{self, kind, state};
@@ -27,36 +27,76 @@ pub fn name_pools(hot: *mut Hot) {
 
 type Report = unsafe extern "C" fn(*mut c_void, i64, usize, usize, u16);
 
-/// PyTorch's own function, 1 where there is none.
-static REAL: AtomicUsize = AtomicUsize::new(0);
-const NONE: usize = 1;
 const SYMBOL: &[u8] = b"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";
 
-fn real() -> usize {
-    let known = REAL.load(Relaxed);
-    if known != 0 {
-        return known;
-    }
-    // Whoever calls has it loaded, perhaps out of sight of the global scope; mostly in a library of this name, else in whichever has it.
-    let found = loaded::find(b"libc10.so").and_then(|l| {
-        let object = l.object();
-        // SAFETY: a loaded object.
-        unsafe { elf::find_in(&raw const object, SYMBOL) }
-    });
-    let hook = _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE as *const c_void;
-    let at = found.unwrap_or_else(|| loaded::function(SYMBOL, hook)) as usize;
-    REAL.store(at.max(NONE), Relaxed);
-    at.max(NONE)
+/// A place in PyTorch's code that calls its function, and the function that it means: a process can have PyTorch twice, and each copy has its own.
+struct Site {
+    caller: AtomicUsize,
+    /// 0 while it is not known, [`NONE`] where there is none.
+    real: AtomicUsize,
 }
 
-/// What was told of each device: the most allocated and reserved, and when.
+static SITES: [Site; 64] = [const { Site { caller: AtomicUsize::new(0), real: AtomicUsize::new(0) } }; 64];
+const NONE: usize = 1;
+
+/// The function that a caller means.
+fn real(caller: usize) -> usize {
+    let first = caller.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
+    for i in 0..SITES.len() {
+        let Some(site) = SITES.get((first + i) % SITES.len()) else { break };
+        let of = site.caller.load(Relaxed);
+        if of == caller || of == 0 && site.caller.compare_exchange(0, caller, Relaxed, Relaxed).is_ok() {
+            let known = site.real.load(Relaxed);
+            if known == 0 {
+                site.real.store(find(caller), Relaxed);
+            }
+            return site.real.load(Relaxed);
+        }
+    }
+    find(caller)
+}
+
+/// As the loader would: what there was at the start is everybody's. What came later is mostly in a library out of sight of the global scope, which is the
+/// caller or lies beside it; else in one of the name, else in whichever has it. Not by `dlsym`: PyTorch's locks are held, and other threads may want those while
+/// they hold the loader's.
+#[cold]
+fn find(caller: usize) -> usize {
+    let hook = _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE as *const c_void;
+    let found = libcuda::next_at_start(SYMBOL).unwrap_or_else(|| loaded::function(SYMBOL, hook, caller, b"libc10.so"));
+    (found as usize).max(NONE)
+}
+
+/// Copies of PyTorch, by their functions; those that find no room count as the last.
+static COPIES: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
+
+fn copy(real: usize) -> usize {
+    let is_it = |at: &AtomicUsize| match at.compare_exchange(0, real, Relaxed, Relaxed) {
+        Ok(_) => true,
+        Err(of) => of == real,
+    };
+    COPIES.iter().position(is_it).unwrap_or(COPIES.len() - 1)
+}
+
+/// What was told of each device: what each copy has allocated and reserved; the most of all together, and when.
 struct Told {
+    latest: [[AtomicU64; 2]; COPIES.len()],
     allocated: AtomicU64,
     reserved: AtomicU64,
     at: AtomicU64,
 }
 
-static TOLD: [Told; 16] = [const { Told { allocated: AtomicU64::new(0), reserved: AtomicU64::new(0), at: AtomicU64::new(0) } }; 16];
+impl Told {
+    const fn new() -> Told {
+        Told {
+            latest: [const { [const { AtomicU64::new(0) }; 2] }; COPIES.len()],
+            allocated: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
+            at: AtomicU64::new(0),
+        }
+    }
+}
+
+static TOLD: [Told; 16] = [const { Told::new() }; 16];
 
 /// `c10::reportMemoryUsageToProfiler(void*, int64_t, size_t allocated, size_t reserved, c10::Device)`: called by PyTorch's allocators under
 /// their locks, so nothing is done but to leave a row: at each new maximum, and at the interval of the other samples.
@@ -64,18 +104,18 @@ static TOLD: [Told; 16] = [const { Told { allocated: AtomicU64::new(0), reserved
 /// # Safety
 /// As PyTorch's function.
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 #[allow(non_snake_case)]
-pub unsafe extern "C" fn _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(
-    p: *mut c_void,
-    size: i64,
-    allocated: usize,
-    reserved: usize,
-    device: u16,
-) {
-    let f = real();
+pub unsafe extern "C" fn _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE() {
+    // Where it was called from is one argument more.
+    core::arch::naked_asm!("mov r9, qword ptr [rsp]", "jmp {told}", told = sym told);
+}
+
+unsafe extern "C" fn told(p: *mut c_void, size: i64, allocated: usize, reserved: usize, device: u16, caller: usize) {
+    let f = real(caller);
     const CUDA: u16 = 1;
     if device & 0xff == CUDA {
-        note((device >> 8) as usize, allocated as u64, reserved as u64);
+        note(copy(f), (device >> 8) as usize, allocated as u64, reserved as u64);
     }
     if f > NONE {
         // SAFETY: PyTorch's own function with its own arguments.
@@ -86,13 +126,18 @@ pub unsafe extern "C" fn _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(
     }
 }
 
-fn note(device: usize, allocated: u64, reserved: u64) {
+fn note(copy: usize, device: usize, allocated: u64, reserved: u64) {
     let hot = ready();
     let Some(told) = TOLD.get(device) else { return };
     // SAFETY: null or this thread's; settings are read-only.
     if hot.is_null() || unsafe { (*hot).mode } == COUNT {
         return;
     }
+    if let Some([a, r]) = told.latest.get(copy) {
+        a.store(allocated, Relaxed);
+        r.store(reserved, Relaxed);
+    }
+    let [allocated, reserved] = [0, 1].map(|i| told.latest.iter().filter_map(|of| of.get(i)).map(|n| n.load(Relaxed)).sum());
     let new = told.allocated.fetch_max(allocated, Relaxed) < allocated || told.reserved.fetch_max(reserved, Relaxed) < reserved;
     let now = sys::now();
     // SAFETY: as above.
@@ -109,6 +154,7 @@ fn note(device: usize, allocated: u64, reserved: u64) {
 /// A forked child has told nothing.
 pub fn forget() {
     for t in &TOLD {
+        t.latest.iter().flatten().for_each(|n| n.store(0, Relaxed));
         t.allocated.store(0, Relaxed);
         t.reserved.store(0, Relaxed);
         t.at.store(0, Relaxed);

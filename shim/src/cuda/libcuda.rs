@@ -134,11 +134,14 @@ pub fn front(entry: &Entry) -> usize {
 #[cold]
 #[inline(never)]
 fn late_front(entry: &Entry) -> usize {
-    let last = LAST_AT_START.load(Relaxed);
-    let found = elf::find_next_until(last, entry.symbol.as_bytes()).map(|f| f.at as usize);
-    let front = found.unwrap_or_else(|| real(entry));
+    let front = next_at_start(entry.symbol.as_bytes()).map_or_else(|| real(entry), |at| at as usize);
     entry.front.store(front, Relaxed);
     front
+}
+
+/// What stands behind us under a name, of what the program began with.
+pub fn next_at_start(symbol: &[u8]) -> Option<*const c_void> {
+    elf::find_next_until(LAST_AT_START.load(Relaxed), symbol).map(|f| f.at)
 }
 
 /// The last of the objects with which the program began: what comes later is not in front of anybody's calls but its own.

@@ -4,7 +4,7 @@
 //! `dlsym` looks at its caller's return address for `RTLD_NEXT` and for the namespace. So the hook is a jump and not a call: unless it has an
 //! answer by itself, the real `dlsym` finds the stack as the program left it.
 
-use super::call::{Call, Entry, Flavour, ticket};
+use super::call::{Call, Entry, Flavour, UNDER_WAY, ticket};
 use super::shape::Shape;
 use super::table::ENTRIES;
 use super::{contexts, known, libcuda};
@@ -327,7 +327,7 @@ pub unsafe fn get_proc_address(c: &Call) -> i32 {
             c.make()
         } else {
             count(BY_PROC);
-            (*c.hot).gpu = c.entry.mark();
+            (*c.hot).gpu = UNDER_WAY;
             let r = c.make();
             (*c.hot).gpu = 0;
             r

@@ -62,9 +62,22 @@ static R set(const char *name, Ptr p, uint64_t bytes, int value, Stream s, int w
 
 #define LEGACY resolve(0, 0)
 #define OWN resolve(0, 1)
+/* Half of a copy to the device of more than FAKE_SPLITS bytes, which is made as two, each by the exported name of what was called; else 0. */
+static size_t half_of(const char *name, size_t n)
+{
+    const char *most = getenv("FAKE_SPLITS");
+    return most && !strcmp(name, "cuMemcpyHtoD") && n > strtoull(most, 0, 10) ? n / 2 : 0;
+}
 /* A copy by address: the symbols of its ABIs, with and without a stream. */
 #define LINEAR(name, TO, FROM)                                                                                                                       \
-    API R name##_v2(TO to, FROM from, size_t n) { return copy(#name, (Ptr)to, (Ptr)from, n, 0, 0, LEGACY, 1); }                                      \
+    API R name##_v2(TO to, FROM from, size_t n)                                                                                                      \
+    {                                                                                                                                                \
+        R (*volatile by_name)(TO, FROM, size_t) = name##_v2;                                                                                         \
+        size_t half = half_of(#name, n);                                                                                                                   \
+        if (half)                                                                                                                                    \
+            return by_name(to, from, half) ?: by_name(to + half, from + half, n - half);                                                         \
+        return copy(#name, (Ptr)to, (Ptr)from, n, 0, 0, LEGACY, 1);                                                                                  \
+    }                                                                                                                                                \
     API R name##_v2_ptds(TO to, FROM from, size_t n) { return copy(#name, (Ptr)to, (Ptr)from, n, 0, 0, OWN, 1); }                                    \
     API R name##Async_v2(TO to, FROM from, size_t n, Stream s) { return copy(#name "Async", (Ptr)to, (Ptr)from, n, 0, 0, resolve(s, 0), 0); }        \
     API R name##Async_v2_ptsz(TO to, FROM from, size_t n, Stream s) { return copy(#name "Async", (Ptr)to, (Ptr)from, n, 0, 0, resolve(s, 1), 0); }

@@ -23,4 +23,28 @@ static int torch_of(const char *file, char **args)
 static int torch(char **args) { return torch_of("libc10.so", args); }
 /* All in one library, or a copy under another name. */
 static int whole(char **args) { return torch_of("libtorch_whole.so", args); }
-MODES({"torch", torch}, {"whole", whole})
+
+/* Two copies, each with its own function and its own figures: one all in one library, the other in two, and in another folder. */
+static int twice(char **args)
+{
+    driver(args);
+    context(0);
+    const char *files[] = {"libc10.so", "second/libc10_cuda.so"};
+    int (*tell[2])(int64_t, size_t, size_t, int, int);
+    int64_t (*sum[2])(int);
+    for (int i = 0; i < 2; i++) {
+        void *c10 = dlopen(beside(files[i]), RTLD_NOW | RTLD_LOCAL);
+        need(c10 != 0, "%s", dlerror());
+        tell[i] = dlsym(c10, "c10_tell"), sum[i] = dlsym(c10, "c10_sum");
+    }
+    tell[0](5 * MIB, 5 * MIB, 20 * MIB, 1, 0);
+    tell[1](8 * MIB, 8 * MIB, 10 * MIB, 1, 0);
+    tell[0](-3ll * MIB, 2 * MIB, 20 * MIB, 1, 0);
+    int calls[2];
+    for (int i = 0; i < 2; i++)
+        calls[i] = tell[i](MIB, 3 * (i + 1) * MIB, 10 * MIB, 1, 0);
+    for (int i = 0; i < 2; i++)
+        line("%d calls, %ld %ld %ld", calls[i], sum[i](0), sum[i](1), sum[i](2));
+    return 0;
+}
+MODES({"torch", torch}, {"whole", whole}, {"twice", twice})
