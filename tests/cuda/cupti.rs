@@ -1,4 +1,4 @@
-//! Promises about CUPTI, held on one of our own (`tests/programs/cuda/fake_cupti.c`) over the driver of our own: what it tells is exact, and where it cannot
+//! Promises about CUPTI, held on one of our own (`tests/fakecuda`) over the driver of our own: what it tells is exact, and where it cannot
 //! be had, or the program wants it, events go on and the trace says why.
 
 use super::*;
@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 fn library() -> PathBuf {
-    support::build("cuda/fake_cupti.c", "libcupti.so.13", &["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcupti.so.13"])
+    fake("libcupti.so.13", &[])
 }
 
 /// A link to the library in a folder of its own.

@@ -1,4 +1,4 @@
-//! Promises about GPUs, held on a driver of our own (`tests/programs/cuda/fake.c`), whose clock is moved by waiting alone: so bytes, counts
+//! Promises about GPUs, held on a driver of our own (`tests/fakecuda`), whose clock is moved by waiting alone: so bytes, counts
 //! and device times are known to the digit.
 #[path = "../support/made.rs"]
 mod made;
@@ -19,9 +19,10 @@ mod sites;
 mod streams;
 mod transfers;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::Duration;
 use support::{Mode, Need, Session};
 
@@ -36,17 +37,30 @@ struct Gpu {
     run: Value,
 }
 
+/// A library of `tests/fakecuda`, as its `link` makes it: once a test binary.
+fn fake(name: &str, args: &[&str]) -> PathBuf {
+    static LINKED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let made = support::out_dir().join(name);
+    let mut linked = LINKED.lock().unwrap_or_else(|e| e.into_inner());
+    if !linked.contains(name) {
+        std::fs::create_dir_all(made.parent().expect("a folder")).expect("a folder");
+        let mut link = Command::new(support::root().join("tests/fakecuda/link"));
+        link.arg(&made).args(args).env("MEMSHIM_TARGET_DIR", support::release().parent().expect("a folder"));
+        let out = link.output().expect("tests/fakecuda/link");
+        assert!(out.status.success(), "{name} is not linked:\n{}", support::lossy(&out.stderr));
+        linked.insert(name.to_owned());
+    }
+    made
+}
+
 fn driver() -> PathBuf {
-    support::build("cuda/fake.c", "libcuda.so.1", &["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1"])
+    fake("libcuda.so.1", &[])
 }
 
 /// One of a version: as `cuDriverGetVersion` has it, 11080 being 11.8. Its own calls of its functions go past everybody, as the other one's do not.
 fn driver_of(version: u32) -> String {
-    let folder = format!("driver_{version}");
-    std::fs::create_dir_all(support::out_dir().join(&folder)).expect("a folder");
-    let is = format!("-DDRIVER_VERSION={version}");
-    let flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1", &is];
-    support::build("cuda/fake.c", &format!("{folder}/libcuda.so.1"), &flags).to_str().expect("a path in UTF-8").to_owned()
+    let made = fake(&format!("driver_{version}/libcuda.so.1"), &[&version.to_string(), "-Wl,-Bsymbolic"]);
+    made.to_str().expect("a path in UTF-8").to_owned()
 }
 
 fn program(source: &str, way: &str) -> PathBuf {

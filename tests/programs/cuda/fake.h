@@ -1,8 +1,4 @@
-/* A CUDA driver of our own, for tests only: memory in the host's RAM, streams on a clock that only waiting moves.
-
-   Every operation of a stream begins when the one before it has ended and takes its latency and its bytes by the bandwidth of its kind, so what
-   a program asked for has one length in nanoseconds, whatever the machine does meanwhile. The clock moves when the host waits (a
-   synchronous copy, a synchronisation, fake_sleep, fake_follow), never by itself and never by a question. Result codes are the driver's. */
+/* The driver of tests/fakecuda as programs know it: the API's types and codes, the rates of its clock (src/clock.rs has them too), and what it offers besides. */
 #pragma once
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1
@@ -36,29 +32,14 @@ enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALI
 /* Bytes a microsecond, and a latency that every operation has. */
 enum { H2D_PINNED = 25000, H2D_PAGEABLE = 6000, D2H_PINNED = 20000, D2H_PAGEABLE = 5000, D2D = 1000000, P2P = 40000, H2H = 10000, SET = 1500000, LATENCY = 2000 };
 
-#define API __attribute__((visibility("default")))
-
-/* An operation of a stream, for whoever watches (fake_cupti.c). */
-struct work {
-    enum { KERNEL_RUNS, COPY_RUNS, SET_RUNS } what;
-    int64_t begins, ends, kernel;
-    uint64_t bytes, node;
-    int rate, device, stream;
-    uint32_t correlation;
-};
-/* Told of each call that starts work, from inside it, and of the work. */
-struct tap {
-    void (*call)(const char *symbol, uint32_t correlation);
-    void (*work)(const struct work *);
-};
-API int fake_tap(const struct tap *);
-
-/* For the programs: makes the n-th next call of this name (without suffix) fail with the code. */
-API int fake_fail(const char *name, int code, int skip);
-API int fake_slow(int us);
-API int fake_sleep(int64_t ns);
+/* Makes the n-th next call of this name (without suffix) fail with the code. */
+int fake_fail(const char *name, int code, int skip);
+/* Questions after events and streams take so long. */
+int fake_slow(int us);
+/* The clock goes on: by so much, or to where the machine's is. */
+int fake_sleep(int64_t ns);
+int64_t fake_follow(int begin);
+int64_t fake_now(void);
 /* Past every hook: a capture begins, and somebody takes a device's primary context (as the runtime does by a table of the driver's). */
-API R fake_begin_capture(Stream s, int mode);
-API R fake_hold_primary(int device);
-API int64_t fake_now(void);
-API int64_t fake_follow(int begin);
+R fake_begin_capture(Stream s, int mode);
+R fake_hold_primary(int device);

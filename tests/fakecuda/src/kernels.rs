@@ -1,0 +1,48 @@
+//! Kernels. A kernel's function is the number of nanoseconds that it takes.
+
+use crate::Answer;
+use crate::arguments::{In, Out};
+use crate::call::{Call, driver_functions};
+use crate::code::{INVALID_HANDLE, INVALID_VALUE};
+use crate::layouts::Config;
+use crate::streams::Default::{self, Legacy, Own};
+use crate::tap::{Run, What};
+
+fn launch(call: &Call, length: i64, s: u64, default: Default) -> Answer {
+    call.start(|driver| {
+        let stream = driver.stream_or(s, default, INVALID_HANDLE)?;
+        if let Some(graph) = driver.capture(driver.streams[stream].capture).map(|c| c.graph) {
+            return driver.add_step(graph, What::Kernel, length, 0);
+        }
+        let ends = driver.schedule(stream, length);
+        driver.ran(stream, ends - length, ends, Run { what: What::Kernel, bytes: 0, rate: 0, kernel: length, node: 0 });
+        Ok(())
+    })
+}
+
+/// The last argument is checked: it comes by the stack.
+fn checked(extra: In<u64>) -> Answer {
+    if extra.is_null() || extra.get() == 0x5eed { Ok(()) } else { Err(INVALID_VALUE) }
+}
+
+driver_functions! { call;
+    cuLaunchKernel(f: i64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, s: u64, params: usize, extra: In<u64>) =>
+        checked(extra).and_then(|()| launch(&call, f, s, Legacy));
+    cuLaunchKernel_ptsz(f: i64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, s: u64, params: usize, extra: In<u64>) =>
+        checked(extra).and_then(|()| launch(&call, f, s, Own));
+    cuLaunchCooperativeKernel(f: i64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, s: u64, params: usize) =>
+        launch(&call, f, s, Legacy);
+    cuLaunchCooperativeKernel_ptsz(f: i64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, s: u64, params: usize) =>
+        launch(&call, f, s, Own);
+    cuLaunchKernelEx(c: In<Config>, f: i64, params: usize, extra: usize) => launch(&call, f, c.get().stream, Legacy);
+    cuLaunchKernelEx_ptsz(c: In<Config>, f: i64, params: usize, extra: usize) => launch(&call, f, c.get().stream, Own);
+    cuModuleLoadData(module: Out<u64>, image: usize) => {
+        module.set(1);
+        Ok(())
+    };
+    // A tenth of a millisecond.
+    cuModuleGetFunction(f: Out<i64>, module: u64, name: usize) => {
+        f.set(100_000);
+        Ok(())
+    };
+}

@@ -1,0 +1,40 @@
+//! Memory of others: of another process, of another API.
+
+use crate::Answer;
+use crate::arguments::{In, Out};
+use crate::call::{Call, answered, driver_functions};
+use crate::code::INVALID_VALUE;
+use crate::memory::{self, Kind, Where, room};
+use crate::physical::External;
+
+/// What a process gives another one.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Ipc([u8; 64]);
+
+/// Memory that is another's: its address.
+fn import(call: &Call, p: Out<u64>, what: impl FnOnce(&mut crate::call::Driver) -> Result<u64, i32>) -> Answer {
+    call.make(|driver| {
+        let len = what(driver)?;
+        let at = room(len, Where::Anywhere);
+        p.set(at);
+        driver.add_block(at, len, Kind::Imported);
+        Ok(())
+    })
+}
+
+driver_functions! { call;
+    cuIpcOpenMemHandle_v2(p: Out<u64>, h: Ipc, flags: u32) =>
+        import(&call, p, |_| if h.0.starts_with(b"shared") && flags == 1 { Ok(4096) } else { Err(INVALID_VALUE) });
+    cuIpcOpenMemHandle(p: Out<u64>, h: Ipc, flags: u32) => answered(cuIpcOpenMemHandle_v2(p, h, flags));
+    cuIpcCloseMemHandle(p: u64) => memory::free(&call, p);
+    cuImportExternalMemory(e: Out<u64>, descriptor: In<u64>) => call.make(|driver| {
+        e.set(driver.external.add(External { len: descriptor.at(3) }));
+        Ok(())
+    });
+    cuExternalMemoryGetMappedBuffer(p: Out<u64>, e: u64, descriptor: In<u64>) => import(&call, p, |driver| {
+        let most = driver.external.get(e).ok_or(INVALID_VALUE)?.len;
+        Some(descriptor.at(1)).filter(|len| *len <= most).ok_or(INVALID_VALUE)
+    });
+    cuDestroyExternalMemory(e: u64) => call.make(|_| Ok(()));
+}
