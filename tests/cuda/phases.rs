@@ -187,6 +187,25 @@ fn devices_and_streams_are_as_busy_in_a_phase_as_its_copies_take() {
 }
 
 #[test]
+fn copies_long_after_the_last_have_their_place() {
+    if skipped("copies_long_after_the_last_have_their_place") {
+        return;
+    }
+    let busy = [404_000, 404_000, 0, 0, 0];
+    // Asked soon; of a driver that is late with the event which times are counted from; at the end.
+    let ways: [Variables; 3] = [&[], &[("FAKE_LAGS", "4")], &[("FAKE_STARVED", "starved")]];
+    // Side by side: they rest for seconds.
+    std::thread::scope(|scope| {
+        for env in ways {
+            scope.spawn(move || {
+                let g = gpu_with("phases", "days", "proc", Mode::Full, env);
+                assert_eq!((times(work(&g, "late")), g.number("/untimed")), (busy, 0), "{env:?}");
+            });
+        }
+    });
+}
+
+#[test]
 fn by_cupti_a_phase_has_its_kernels_and_what_they_hide_of_copies() {
     let test = "by_cupti_a_phase_has_its_kernels_and_what_they_hide_of_copies";
     if skipped(test) {

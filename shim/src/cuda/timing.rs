@@ -238,7 +238,7 @@ fn end(hot: *mut Hot, place: Place, pair_of_call: Option<u32>, stream: u64, tick
 /// Pairs that one look passes over because their streams are not so far yet.
 const PATIENCE: usize = 64;
 
-/// Takes over the pairs of a context that have passed. The context is current, or need not be.
+/// Takes over the pairs of a context that have passed, if their distance from the anchor is known. The context is current, or need not be.
 pub fn reap(hot: *mut Hot, slot: usize) {
     let Some(context) = CONTEXTS.get(slot) else { return };
     let place = contexts::place(context, slot);
@@ -248,6 +248,10 @@ pub fn reap(hot: *mut Hot, slot: usize) {
     // SAFETY: lists under the lock; a pair out of its list is this thread's; the driver's functions on events of ours.
     unsafe {
         let (anchor, anchor_at) = lock::with(hot, || clock_of(slot).map_or((0, 0), |c| (c.anchor, c.anchor_at))).unwrap_or((0, 0));
+        // Recorded a moment ago, and no distance from it is known yet.
+        if anchor != 0 && query(anchor) == NOT_READY {
+            return;
+        }
         while let Some(i) = lock::with(hot, || first(slot)).flatten() {
             let p = pair(i);
             let r = query(p.ends);
@@ -289,7 +293,7 @@ fn nanoseconds(ms: f32) -> i64 {
     (ns + if ns < 0.0 { -0.5 } else { 0.5 }) as i64
 }
 
-/// Makes the anchor anew where it is old. The context is current; called by the reaper.
+/// Makes the anchor anew where it is old. The context is current.
 pub fn refresh_anchor(hot: *mut Hot, slot: usize) {
     // SAFETY: under the lock.
     let at = unsafe { lock::with(hot, || clock_of(slot).map_or(u64::MAX, |c| if c.anchor == 0 { u64::MAX } else { c.anchor_at })) };
@@ -339,6 +343,7 @@ pub fn drain_context(hot: *mut Hot, place: Place, patience: u64) {
                 set(wanted as usize);
             }
             while lock::with(hot, || clock_of(place.slot).is_some_and(|c| c.head != 0)) == Some(true) {
+                refresh_anchor(hot, place.slot);
                 reap(hot, place.slot);
                 if sys::now() > until {
                     break;

@@ -28,6 +28,8 @@ pub struct Driver {
     pub correlation: u32,
     /// Questions after events and streams take so long, alone.
     pub slow_us: u32,
+    /// Questions after events so far.
+    pub questions: u64,
     /// Where the machine's clock was when the driver's began to follow it.
     pub followed_from: Option<i64>,
     /// Pages that are moved are no copies to whoever watches.
@@ -69,6 +71,7 @@ static DRIVER: Mutex<Driver> = Mutex::new(Driver {
     tap: None,
     correlation: 0,
     slow_us: 0,
+    questions: 0,
     followed_from: None,
     by_pages: false,
     contexts: List::new(),
@@ -127,14 +130,14 @@ impl Call {
         // A driver may change it; programs that look at it see what the driver left.
         // SAFETY: the thread's own variable.
         unsafe { *libc::__errno_location() = 77 };
-        driver.fails(self.name())?;
+        driver.fails(self)?;
         work(&mut driver)
     }
 }
 
 impl Driver {
-    fn fails(&mut self, name: &[u8]) -> Answer {
-        let is_it = |f: &&mut Failure| f.name.split(|b| *b == 0).next() == Some(name);
+    fn fails(&mut self, call: &Call) -> Answer {
+        let is_it = |f: &&mut Failure| f.name.split(|b| *b == 0).next() == Some(call.name());
         let Some(failure) = self.failure.as_mut().filter(is_it) else { return Ok(()) };
         failure.skip -= 1;
         if failure.skip >= 0 {

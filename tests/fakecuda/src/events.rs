@@ -1,8 +1,8 @@
 //! Events: when a stream got there.
 
 use crate::Answer;
-use crate::arguments::Out;
-use crate::call::{Call, answered, driver_functions};
+use crate::arguments::{Out, number};
+use crate::call::{Call, Driver, answered, driver_functions};
 use crate::code::{CAPTURE_UNSUPPORTED, CAPTURED_EVENT, INVALID_HANDLE, NOT_READY};
 use crate::list::Listed;
 use crate::streams::Default;
@@ -12,6 +12,8 @@ pub struct Event {
     /// Recorded into this capture: it has no time.
     capture: u64,
     live: bool,
+    /// How many questions there will have been when it is done.
+    questions: u64,
 }
 
 impl Listed for Event {
@@ -24,8 +26,10 @@ fn record(call: &Call, e: u64, s: u64, default: Default) -> Answer {
         let event = driver.events.get_mut(e).filter(|e| e.live).ok_or(INVALID_HANDLE)?;
         event.capture = driver.streams[s].capture;
         if event.capture == 0 {
-            let at = driver.schedule(s, 0);
-            driver.events[e].at = at;
+            let lag = number(c"FAKE_LAGS").filter(|_| !driver.streams[s].has_worked);
+            let (at, questions) = (driver.schedule(s, 0), lag.map_or(0, |lag| driver.questions + lag));
+            let event = &mut driver.events[e];
+            (event.at, event.questions) = (at, questions);
         }
         Ok(())
     })
@@ -45,10 +49,16 @@ fn wait(call: &Call, s: u64, e: u64, default: Default) -> Answer {
     })
 }
 
+impl Driver {
+    fn is_done(&self, event: &Event) -> bool {
+        event.at <= self.now && event.questions <= self.questions
+    }
+}
+
 driver_functions! { call;
     cuEventCreate(e: Out<u64>, flags: u32) => call.make(|driver| {
         driver.current()?;
-        e.set(driver.events.add(Event { at: 0, capture: 0, live: true }));
+        e.set(driver.events.add(Event { at: 0, capture: 0, live: true, questions: 0 }));
         Ok(())
     });
     cuEventDestroy_v2(e: u64) => call.make(|driver| {
@@ -61,14 +71,15 @@ driver_functions! { call;
     cuEventQuery(e: u64) => call.make(|driver| {
         driver.take_time();
         let event = driver.events.get(e).filter(|e| e.live).ok_or(INVALID_HANDLE)?;
-        let (capture, at) = (event.capture, event.at);
+        let (capture, is_done) = (event.capture, driver.is_done(event));
+        driver.questions += 1;
         if driver.is_unsafe_now() {
             return Err(CAPTURE_UNSUPPORTED);
         }
         if capture != 0 {
             return Err(CAPTURED_EVENT);
         }
-        if at > driver.now { Err(NOT_READY) } else { Ok(()) }
+        if is_done { Ok(()) } else { Err(NOT_READY) }
     });
     cuEventSynchronize(e: u64) => call.make(|driver| {
         driver.now = driver.now.max(driver.events.get(e).ok_or(INVALID_HANDLE)?.at);
@@ -77,13 +88,16 @@ driver_functions! { call;
     cuEventElapsedTime_v2(ms: Out<f32>, a: u64, b: u64) => call.make(|driver| {
         let live = |e: u64| driver.events.get(e).filter(|e| e.live).ok_or(INVALID_HANDLE);
         let (a, b) = (live(a)?, live(b)?);
+        let are_done = driver.is_done(a) && driver.is_done(b);
         if a.capture != 0 || b.capture != 0 {
             return Err(CAPTURED_EVENT);
         }
-        if a.at.max(b.at) > driver.now {
+        let took = b.at - a.at;
+        driver.questions += 1;
+        if !are_done {
             return Err(NOT_READY);
         }
-        ms.set(((b.at - a.at) as f64 / 1e6) as f32);
+        ms.set((took as f64 / 1e6) as f32);
         Ok(())
     });
     cuEventElapsedTime(ms: Out<f32>, a: u64, b: u64) => answered(cuEventElapsedTime_v2(ms, a, b));

@@ -21,6 +21,8 @@ pub struct Stream {
     /// Number of the capture that it is part of, 0 for none.
     pub capture: u64,
     pub number: i32,
+    /// Whether anything that takes time was ever asked of it.
+    pub has_worked: bool,
 }
 
 impl Listed for Stream {
@@ -29,7 +31,7 @@ impl Listed for Stream {
 
 impl Stream {
     pub fn new(context: u64, blocking: bool) -> Stream {
-        Stream { ready: 0, context, blocking, live: true, listed: true, capture: 0, number: 0 }
+        Stream { ready: 0, context, blocking, live: true, listed: true, capture: 0, number: 0, has_worked: false }
     }
 }
 
@@ -76,7 +78,9 @@ impl Driver {
         } else if let (true, Some(legacy)) = (of.blocking, legacy) {
             begins = begins.max(self.streams[legacy].ready);
         }
-        self.streams[stream].ready = begins + took;
+        let of = &mut self.streams[stream];
+        of.ready = begins + took;
+        of.has_worked |= took > 0;
         begins + took
     }
 }
