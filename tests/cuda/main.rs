@@ -65,15 +65,25 @@ fn driver_of(version: u32) -> String {
 
 fn program(source: &str, way: &str) -> PathBuf {
     driver();
-    for (source, made) in
-        [("plugin", "libcuda_plugin.so"), ("c10", "libc10.so"), ("c10", "libtorch_whole.so"), ("plugin", "cupy_runtime.so")]
-    {
-        support::build(&format!("cuda/{source}.c"), made, &["-shared", "-fPIC"]);
+    for made in ["libc10.so", "libtorch_whole.so"] {
+        support::build("cuda/c10.c", made, &["-shared", "-fPIC"]);
+    }
+    for made in ["libcuda_plugin.so", "cupy_runtime.so", "xla_cuda_plugin.so", "xla_extension.so", "librmm.so"] {
+        support::build("cuda/plugin.c", made, &["-shared", "-fPIC"]);
     }
     let dir = support::out_dir().to_str().expect("a path in UTF-8");
     let to_driver = [format!("-L{dir}"), "-l:libcuda.so.1".to_owned(), format!("-Wl,-rpath,{dir}")];
     let user: Vec<&str> = ["-shared", "-fPIC", "-Wl,--no-as-needed"].into_iter().chain(to_driver.iter().map(String::as_str)).collect();
-    support::build("cuda/plugin.c", "libcuda_user.so", &user);
+    for made in ["libcuda_user.so", "libcuda_inner.so"] {
+        support::build("cuda/plugin.c", made, &user);
+    }
+    support::build("cuda/plugin.c", "libcuda_beside.so", &["-shared", "-fPIC"]);
+    for (made, needs) in
+        [("libcuda_outer.so", &["-l:libcuda_inner.so"][..]), ("libcuda_both.so", &["-l:libcuda_beside.so", "-l:libcuda.so.1"])]
+    {
+        let flags = [&["-shared", "-fPIC", "-Wl,--no-as-needed", &to_driver[0]], needs, &[&to_driver[2]]].concat();
+        support::build("cuda/c10.c", made, &flags);
+    }
     let (built, flags) = match way {
         "linked" => ("linked", [&["-DBY_LINK".to_owned()], &to_driver[..]].concat()),
         _ => ("looked_up", vec!["-rdynamic".to_owned()]),

@@ -132,6 +132,22 @@ fn pytorchs_own_figures_and_pools_by_name() {
 }
 
 #[test]
+fn frameworks_with_pools_are_each_named_once() {
+    if skipped("frameworks_with_pools_are_each_named_once") {
+        return;
+    }
+    for mode in [Mode::Full, Mode::Fast] {
+        let g = gpu_with("frameworks", "pools", "proc", mode, &[]);
+        assert_eq!((g.at("/own_pools"), g.number("/devices/0/peak_bytes")), (&json!(["CuPy", "XLA", "RMM"]), 20 * MIB), "{mode:?}");
+        assert!(
+            g.text().contains("CuPy, XLA, RMM have pools of their own: what they hand out of their blocks is not known"),
+            "{}",
+            g.text()
+        );
+    }
+}
+
+#[test]
 fn two_copies_of_pytorch_keep_their_own_functions_and_count_together() {
     if skipped("two_copies_of_pytorch_keep_their_own_functions_and_count_together") {
         return;

@@ -73,7 +73,12 @@ fn devices(g: &Gpu) -> Vec<String> {
     }
     lines.extend(g.devices.iter().filter(|d| !d.imports.is_empty()).map(imported));
     if !g.own_pools.is_empty() {
-        lines.push(format!("{} has a pool of its own: what it hands out of its blocks is not known", g.own_pools.join(", ")));
+        let have = if g.own_pools.len() == 1 {
+            "has a pool of its own: what it hands out of its blocks"
+        } else {
+            "have pools of their own: what they hand out of their blocks"
+        };
+        lines.push(format!("{} {have} is not known", g.own_pools.join(", ")));
     }
     let p = &g.pinned;
     if p.peak_bytes.0 > 0 {

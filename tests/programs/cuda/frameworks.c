@@ -47,4 +47,16 @@ static int twice(char **args)
         line("%d calls, %ld %ld %ld", calls[i], sum[i](0), sum[i](1), sum[i](2));
     return 0;
 }
-MODES({"torch", torch}, {"whole", whole}, {"twice", twice})
+/* Libraries of frameworks that have pools: known by their paths. */
+static int pools(char **args)
+{
+    driver(args);
+    const char *files[] = {"cupy_runtime.so", "xla_cuda_plugin.so", "xla_extension.so", "librmm.so"};
+    for (int i = 0; i < 4; i++)
+        need(dlopen(beside(files[i]), RTLD_NOW | RTLD_LOCAL) != 0, "%s", dlerror());
+    Ptr block;
+    context(0);
+    OKAY(cuMemAlloc_v2, &block, (size_t)(20 * MIB));
+    return 0;
+}
+MODES({"pools", pools}, {"torch", torch}, {"whole", whole}, {"twice", twice})
