@@ -2,6 +2,10 @@
 //! `dl_iterate_phdr`: so not for hooks of allocations. Its users are hooks of GPU libraries, whose own functions take that lock too, and native
 //! functions as phases.
 
+mod scope;
+
+pub use scope::sees;
+
 use crate::{elf, real};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -242,7 +246,8 @@ pub fn path_up_to(word: &[u8], into: &mut [u8]) -> usize {
     path.len
 }
 
-/// The object that an address is in, as a handle for `dlsym`; null where there is none, and for the program, whose scope is the global one.
+/// The object that an address is in, as the loader's handle; null where there is none, and for the program, whose scope is the global one. No handle to ask
+/// `dlsym` by: of an object that came with another one it is not whole.
 pub fn handle_of(address: usize) -> *mut c_void {
     const RTLD_DL_LINKMAP: c_int = 2;
     let f = real::default(b"dladdr1");

@@ -157,8 +157,8 @@ unsafe fn in_global_scope(e: &Entry, name: &CStr, caller: usize) -> Picked {
             return PASS;
         }
         // A library sees its own scope too.
-        let own = loaded::handle_of(caller);
-        if libcuda::is_loaded() && !own.is_null() && !look(own, name.as_ptr()).is_null() {
+        let own = loaded::handle_of(caller).cast::<elf::Object>().cast_const();
+        if libcuda::is_loaded() && !own.is_null() && loaded::sees(own, name.to_bytes(), elf::ourselves()) {
             return PASS;
         }
         Picked { done: 1, ..PASS }

@@ -128,6 +128,35 @@ impl Dynamic {
         }
     }
 
+    /// Tags of names: of an object that this one needs, of this one itself.
+    pub const NEEDED: u64 = 1;
+    pub const OWN_NAME: u64 = 14;
+
+    /// The names under a tag of the dynamic section.
+    ///
+    /// # Safety
+    /// `o` is loaded as long as they are looked at.
+    pub unsafe fn names(o: *const Object, wanted: u64) -> impl Iterator<Item = &'static [u8]> {
+        // SAFETY: the caller's promise.
+        let (strings, mut entry) = unsafe { (Dynamic::of(o).map(|d| d.strings), (*o).dynamic) };
+        core::iter::from_fn(move || {
+            let strings = strings?;
+            loop {
+                // SAFETY: the section ends in an entry of tag 0.
+                unsafe {
+                    let [tag, value] = *entry;
+                    if tag == 0 {
+                        return None;
+                    }
+                    entry = entry.add(1);
+                    if tag == wanted {
+                        return Some(CStr::from_ptr(strings.add(value as usize)).to_bytes());
+                    }
+                }
+            }
+        })
+    }
+
     /// All relocations, those of calls last.
     ///
     /// # Safety

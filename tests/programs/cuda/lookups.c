@@ -77,6 +77,15 @@ static int with_driver(char **args)
     need(user, "%s", dlerror());
     void *(*there)(const char *) = dlsym(user, "plugin_default");
     say("in the scope of a library", there("cuMemAlloc_v2"));
+    /* One that another one brought, which needs the driver itself or is beside it. */
+    const char *outer[] = {"libcuda_outer.so", "libcuda_both.so"};
+    for (int i = 0; i < 2; i++) {
+        void *brought = dlopen(beside(outer[i]), RTLD_NOW | RTLD_LOCAL);
+        need(brought, "%s", dlerror());
+        void *(*inside)(const char *) = dlsym(brought, "plugin_default");
+        say(outer[i], inside("cuMemAlloc_v2"));
+        say(outer[i], inside("cuMemAlloc_v9"));
+    }
     void *plugin = dlopen(beside("libcuda_plugin.so"), RTLD_NOW | RTLD_LOCAL);
     void *(*not_there)(const char *) = dlsym(plugin, "plugin_default");
     say("not in the scope of another", not_there("cuMemAlloc_v2"));
