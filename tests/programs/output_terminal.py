@@ -57,6 +57,32 @@ def program(text):
     return RUN + [sys.executable, "-c", "import os, signal, sys, termios, time\n" + text]
 
 
+def as_without(text):
+    """What the program prints on a terminal, watched; says whether that, and how it ended, is as without memshim."""
+    plain, watched = [Screen(command) for command in (program(text)[len(RUN):], program(text))]
+    said = watched.rest(), watched.end()
+    alone = plain.rest(), plain.end()
+    print("as without", said == alone, flush=True)
+    return said[0], alone[0]
+
+
+# Two processes and two threads of a third write to one terminal, by its stdout and its stderr.
+WRITERS = """
+import threading
+print(os.isatty(0), os.isatty(1), os.isatty(2), os.ttyname(1) == os.ttyname(2), flush=True)
+def writers(work, names):
+    first, second, *threads = names
+    children = []
+    for name in (first, second):
+        children.append(os.fork())
+        if children[-1] == 0:
+            work(name)
+            os._exit(0)
+    threads = [threading.Thread(target=work, args=(name,)) for name in threads]
+    [t.start() for t in threads]; [t.join() for t in threads]
+    assert [os.waitpid(c, 0)[1] for c in children] == [0, 0]
+"""
+
 if CASE == "bytes":
     s = Screen(program("""
 print(os.isatty(0), os.isatty(1), os.isatty(2), os.get_terminal_size(1), os.get_terminal_size(2))
@@ -64,6 +90,44 @@ os.write(1, b'Phase one\\n'); os.write(2, b'to stderr\\n'); os.write(1, b'a\\r\\
 """))
     print(s.rest())
     print(s.end())
+elif CASE == "turns":
+    # One after the other in a ring, so that the order of all is known: lines, and lines that one begins and the next one ends.
+    said, alone = as_without(WRITERS + """
+ring = [os.pipe() for _ in range(4)]
+os.write(ring[0][1], b't')
+def work(n):
+    for i in range(120):
+        os.read(ring[n][0], 1)
+        first = 1 + (n + i) % 2
+        os.write(first, b'se t%d_%d\\t\\0\\n' % (n, i)); os.write(3 - first, b'Phase %d_%d and more\\n' % (n, i)); os.write(first, b'\\x1b[3%dmPha' % n)
+        os.write(ring[(n + 1) % 4][1], b't')
+writers(work, range(4))
+""")
+    sys.stdout.buffer.write(said)
+elif CASE == "writers":
+    # At once: the order of each is known, and that of all is the terminal's.
+    text = WRITERS + """
+def work(n):
+    for i in range(150):
+        os.write(1, b'Phase %s%d <%s %d>\\n' % (n, i, n, i)); os.write(2, b'Phase '); os.write(1 + i % 2, b'x%s%d <x%s %d>\\n' % (n, i, n, i))
+writers(work, (b'a', b'b', b'c', b'd'))
+"""
+    plain = Screen(program(text)[len(RUN):])
+    alone = plain.rest(), plain.end()
+    watched = Screen(program(text))
+    said = watched.rest(), watched.end()
+    print("as many of each byte, and as it ended, as without", sorted(said[0]) == sorted(alone[0]), said[1] == alone[1], flush=True)
+    sys.stdout.buffer.write(said[0])
+elif CASE == "buffers":
+    # What a program keeps back is what it keeps back on a terminal: unfinished lines, in Python and in C.
+    said, alone = as_without("""
+import ctypes
+c = ctypes.CDLL(None)
+print('a'); os.write(2, b'b\\n'); sys.stdout.write('c'); os.write(2, b'd\\n'); print(sys.stdout.line_buffering)
+sys.stdout.flush()
+c.printf(b'e\\n'); os.write(2, b'f\\n'); c.printf(b'g'); os.write(2, b'h\\n')
+""")
+    print(said)
 elif CASE == "slow":
     # So much a terminal takes that nobody reads; with half as much again, whoever hands it on waits, and the program does not.
     ours, theirs = pty.openpty()

@@ -1,5 +1,7 @@
 //! Promises about watched output (`--phase-on`): not a byte, an order, a terminal or a signal is another; and the edges are right.
+#[path = "../support/mod.rs"]
 mod support;
+mod terminals;
 
 use serde_json::Value;
 use std::fs::File;
@@ -7,7 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use support::{fresh_dir, lossy, memshim, python, root};
+use support::{fresh_dir, lossy, memshim, python};
 
 const RULE: &str = "^Phase (\\w+)";
 
@@ -31,6 +33,10 @@ fn edges(dir: &Path) -> Vec<Value> {
 fn said(dir: &Path) -> Vec<(String, String)> {
     let word = |v: &Value| v.as_str().unwrap().to_owned();
     edges(dir).iter().map(|e| (word(&e["what"]), word(&e["name"]))).collect()
+}
+
+fn said_names(dir: &Path) -> Vec<String> {
+    said(dir).into_iter().map(|e| e.1).collect()
 }
 
 fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -72,29 +78,28 @@ fn every_byte_arrives_where_it_belongs() {
     let o = output(&dir, &[RULE], &["sh", "-c", "cat in; echo Phase err >&2; echo; echo Phase out; printf 'Phase partial'; exit 5"]);
     assert!(o.stdout == [&bytes[..], b"\nPhase out\nPhase partial"].concat(), "{} bytes", o.stdout.len());
     assert_eq!((o.stderr, o.status.code()), (b"Phase err\n".to_vec(), Some(5)));
-    let mut names: Vec<String> = said(&dir).into_iter().map(|s| s.1).collect();
+    let mut names = said_names(&dir);
     names.sort();
     assert_eq!(names, ["err", "out", "partial"]);
 }
 
-/// What a script prints to stdout and stderr, which are one pipe.
-fn through_one_pipe(dir: &Path, script: &str) -> String {
+/// What is printed to stdout and stderr, which are one pipe, and how it ends.
+fn through_one_pipe(mut command: Command) -> (String, i32) {
     let (mut read, write) = std::io::pipe().unwrap();
-    let mut command = watched(dir, &[RULE], &["sh", "-c", script]);
     command.stdout(write.try_clone().unwrap()).stderr(write);
     let child = command.spawn().unwrap();
     drop(command);
     let mut text = String::new();
     read.read_to_string(&mut text).unwrap();
-    assert_eq!(ends(child, Duration::from_secs(20)), 0);
-    text
+    (text, ends(child, Duration::from_secs(20)))
 }
 
 #[test]
 fn stdout_and_stderr_that_are_one_pipe_keep_their_order() {
     let dir = fresh_dir("output-order");
     let script = "i=0; while [ $i -lt 2000 ]; do echo out $i; echo Phase p$i >&2; i=$((i+1)); done";
-    let text = through_one_pipe(&dir, script);
+    let (text, code) = through_one_pipe(watched(&dir, &[RULE], &["sh", "-c", script]));
+    assert_eq!(code, 0);
     let want: String = (0..2000).map(|i| format!("out {i}\nPhase p{i}\n")).collect();
     assert!(text == want);
     assert_eq!(said(&dir), (0..2000).map(|i| ("next".to_owned(), format!("p{i}"))).collect::<Vec<_>>());
@@ -114,7 +119,7 @@ fn arrived(text: &str, pieces: &[(&str, usize)], dir: &Path, what: &str) {
         let got: Vec<&str> = own.iter().map(|at| &text[*at..*at + text[*at..].find('>').expect("whole") + 1]).collect();
         assert!(got == want, "{what}: {writer} wrote {got:?}");
     }
-    let names: Vec<String> = said(dir).into_iter().map(|e| e.1).collect();
+    let names = said_names(dir);
     assert!(names == named(text) && names.len() > 100, "{what}: {} edges of {} lines", names.len(), named(text).len());
 }
 
@@ -124,10 +129,26 @@ fn two_processes_that_write_at_once_keep_every_piece_and_its_order() {
     // Whole lines, and lines in two pieces, to stdout and stderr, which are one pipe here.
     let script = "w() { i=0; while [ $i -lt 200 ]; do echo \"Phase $1$i <$1 $i>\" >&$2; printf 'Phase '; printf \"x$1$i <x$1 $i>\\n\"; \
                   i=$((i+1)); done; }; w a 1 & w b 2 & w c 1; wait";
-    let text = through_one_pipe(&dir, script);
+    let (text, code) = through_one_pipe(watched(&dir, &[RULE], &["sh", "-c", script]));
+    assert_eq!(code, 0);
     let pieces = ["a", "b", "c", "xa", "xb", "xc"].map(|writer| (writer, 200));
     arrived(&text, &pieces, &dir, "processes");
     assert_eq!(text.matches("Phase ").count(), 6 * 200);
+}
+
+#[test]
+fn a_program_in_a_pipe_keeps_back_what_it_would_keep_back() {
+    let Some(python) = python().and_then(Path::to_str) else { return };
+    let dir = fresh_dir("output-buffers");
+    let script = "import ctypes, os, sys\nc = ctypes.CDLL(None)\nprint('a'); os.write(2, b'b\\n'); print(sys.stdout.line_buffering)\n\
+                  sys.stdout.flush(); c.printf(b'e\\n'); os.write(2, b'f\\n'); os.write(1, b'g\\n')\n";
+    let mut alone = Command::new(python);
+    alone.args(["-c", script]);
+    let kept_back = ("b\na\nFalse\nf\ng\ne\n".to_owned(), 0);
+    for mut command in [alone, watched(&dir, &[RULE], &[python, "-c", script])] {
+        command.env_remove("PYTHONUNBUFFERED");
+        assert_eq!(through_one_pipe(command), kept_back);
+    }
 }
 
 #[test]
@@ -406,65 +427,4 @@ fn a_program_that_is_not_there_is_said_as_ever() {
     let o = output(&dir, &[RULE], &["no-such-program-here"]);
     assert_eq!(o.status.code(), Some(127));
     assert!(lossy(&o.stderr).contains("command not found") && o.stdout.is_empty());
-}
-
-/// What the driver says about one case on a terminal.
-fn terminal(case: &str) -> Option<(std::path::PathBuf, String)> {
-    let python = python()?;
-    let dir = fresh_dir(&format!("output-terminal-{case}"));
-    let driver = root().join("tests/programs/output_terminal.py");
-    let o = Command::new("timeout")
-        .args(["-s", "KILL", "60"])
-        .current_dir(&dir)
-        .arg(python)
-        .arg(driver)
-        .arg(memshim())
-        .arg(dir.join("t.jsonl"))
-        .arg(case)
-        .output()
-        .unwrap();
-    assert!(o.status.success(), "{}", lossy(&o.stderr));
-    Some((dir, lossy(&o.stdout)))
-}
-
-#[test]
-fn a_terminal_stays_one_of_its_size_and_gets_the_same_bytes() {
-    let Some((dir, text)) = terminal("bytes") else { return };
-    let size = "os.terminal_size(columns=77, lines=31)";
-    let want = format!("b'True True True {size} {size}\\r\\nPhase one\\r\\nto stderr\\r\\na\\r\\tb\\x1b[1mc\\r\\n\\x00\\xff'\n0\n");
-    assert_eq!(text, want);
-    assert_eq!(said(&dir), pairs(&[("next", "one")]));
-}
-
-#[test]
-fn a_terminal_that_is_slow_is_no_line_read_at_once() {
-    let Some((dir, text)) = terminal("slow") else { return };
-    assert_eq!(text, "0\n");
-    let printed = printed_when_said(&dir);
-    let names: Vec<&str> = printed.iter().map(|of| of.0.as_str()).collect();
-    assert!(names == ["one", "two"] && printed[1].1 > 30_000_000, "{printed:?}");
-}
-
-#[test]
-fn a_new_size_is_passed_on() {
-    let Some((_, text)) = terminal("size") else { return };
-    assert_eq!(text, "0\n");
-}
-
-#[test]
-fn keys_that_are_signals_reach_the_program() {
-    let Some((_, text)) = terminal("interrupt") else { return };
-    assert_eq!(text, "7\n");
-}
-
-#[test]
-fn raw_keys_asked_for_by_the_output_are_raw() {
-    let Some((_, text)) = terminal("raw") else { return };
-    assert_eq!(text, "echo False\nb\"key b'x'\"\nas before True\n0\n");
-}
-
-#[test]
-fn job_control_is_that_of_the_shell() {
-    let Some((_, text)) = terminal("jobs") else { return };
-    assert_eq!(text, "True\n0\n");
 }
