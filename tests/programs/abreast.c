@@ -1,5 +1,6 @@
 // Phases of one thread while others allocate small blocks. A lock around each call makes their order known, so that of each phase it is known to the
-// byte what was live when it began, when it ended, and at most meanwhile. A line for each: name, these three by requested size, and by usable.
+// byte what was live when it began, when it ended, and at most meanwhile. A line for each: name, these three by requested size, and by usable. What
+// the others do is drawn, from the first argument on.
 #include "../../include/memshim.h"
 #include <malloc.h>
 #include <pthread.h>
@@ -78,11 +79,12 @@ static void *worker(void *seed) {
     return 0;
 }
 
-int main(void) {
+int main(int n, char **arg) {
+    long seed = n > 1 ? atol(arg[1]) * WORKERS : 0;
     static struct said all[ROUNDS + 2];
     pthread_t threads[WORKERS];
     pthread_barrier_init(&meet, 0, WORKERS + 1);
-    for (long i = 0; i < WORKERS; i++) pthread_create(&threads[i], 0, worker, (void *)i);
+    for (long i = 0; i < WORKERS; i++) pthread_create(&threads[i], 0, worker, (void *)(seed + i));
     pthread_barrier_wait(&meet);
     for (int round = 0; round < ROUNDS; round++) {
         struct said *s = &all[round];

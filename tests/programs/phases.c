@@ -1,5 +1,5 @@
 // Phases by the header, nested, repeated, on two threads, with a child and with sleeps; says of each what it knows of it, by requested and by usable
-// size.
+// size. `drawn SEED`: begins, ends, allocations and frees as they are drawn.
 #include "../../include/memshim.h"
 #include <malloc.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ struct open {
     int64_t begin[2], peak[2];
     double before, after;
 };
-static struct record records[32];
+static struct record records[64];
 static int known;
 static const char *const sizes[] = {"", "usable_"};
 static struct open stacks[2][8];
@@ -103,9 +103,53 @@ static void *worker(void *p) {
     return p;
 }
 
+static void say(void) {
+    for (int i = 0; i < known; i++) {
+        struct record *r = &records[i];
+        printf("{\"path\":\"%s\",\"count\":%d,\"inner\":%.9f,\"outer\":%.9f", r->path, r->count, r->inner, r->outer);
+        for (int by = 0; by < 2; by++)
+            printf(",\"%sabove\":%ld,\"%spersistent\":%ld,\"%stransient\":%ld", sizes[by], (long)(r->most[by] - r->first[by]),
+                   sizes[by], (long)r->persistent[by], sizes[by], (long)r->transient[by]);
+        printf("}\n");
+    }
+}
+
+static unsigned drawn(uint64_t *state, unsigned below) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (*state >> 33) % below;
+}
+
+// Blocks from 16 bytes to 512 KiB, small ones as often as large ones, up to three phases deep.
+static void draw(uint64_t state) {
+    enum { HELD = 300 };
+    static const char *const names[] = {"red", "green", "blue"};
+    static void *held[HELD];
+    static size_t bytes[HELD];
+    for (int turn = 0; turn < 20000; turn++) {
+        unsigned what = drawn(&state, 100), i = drawn(&state, HELD);
+        if (what < 3) {
+            if (depth[me] < 3) begin(names[i % 3]);
+        } else if (what < 6) {
+            if (depth[me]) end();
+        } else if (held[i]) {
+            give(held[i], bytes[i]);
+            held[i] = 0;
+        } else {
+            unsigned least = 16u << drawn(&state, 15);
+            held[i] = take(bytes[i] = least + drawn(&state, least));
+        }
+    }
+    while (depth[me]) end();
+}
+
 int main(int n, char **arg) {
-    static char out[8192];
+    static char out[16384];
     setvbuf(stdout, out, _IOFBF, sizeof out);
+    if (n > 2 && !strcmp(arg[1], "drawn")) {
+        draw(strtoul(arg[2], 0, 10));
+        say();
+        return 0;
+    }
     pthread_t other;
     pthread_barrier_init(&turn, 0, 2);
     pthread_create(&other, 0, worker, 0);
@@ -172,14 +216,7 @@ int main(int n, char **arg) {
         depth[0] = 0;
         fflush(stdout);
     }
-    for (int i = 0; i < known; i++) {
-        struct record *r = &records[i];
-        printf("{\"path\":\"%s\",\"count\":%d,\"inner\":%.9f,\"outer\":%.9f", r->path, r->count, r->inner, r->outer);
-        for (int by = 0; by < 2; by++)
-            printf(",\"%sabove\":%ld,\"%spersistent\":%ld,\"%stransient\":%ld", sizes[by], (long)(r->most[by] - r->first[by]),
-                   sizes[by], (long)r->persistent[by], sizes[by], (long)r->transient[by]);
-        printf("}\n");
-    }
+    say();
     if (n > 1 && !strcmp(arg[1], "kill")) {
         fflush(stdout);
         usleep(20000);
