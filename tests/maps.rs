@@ -29,6 +29,40 @@ fn the_resident_peak_is_seen_from_inside_and_outside() {
     assert!(run["maps"]["anon"]["peak_bytes"].as_u64().is_some_and(|b| (TOUCHED..TOUCHED + (8 << 20)).contains(&b)), "{}", run["maps"]);
 }
 
+/// What is asked for is not resident: the kernel's parts add up to what is, and beside them stands what had been asked for at that instant.
+#[test]
+fn the_resident_peak_is_made_of_what_was_touched_and_says_what_was_asked_for() {
+    const MIB: i64 = 1 << 20;
+    for mode in [Mode::Full, Mode::Fast] {
+        let test = format!("the_resident_peak_is_made_of_what_was_touched-{mode:?}");
+        let Some((trace, _)) = Program::new(&test, "asked.c").trace_and_truth(mode) else { return };
+        let report: serde_json::Value = serde_json::from_str(&support::analyze(&trace).expect("a report")).expect("JSON");
+        let at = &report["runs"][0]["rss"]["at_peak"];
+        let of = |key: &str| at[key].as_i64().unwrap_or_else(|| panic!("no {key}: {at}"));
+        assert_eq!(of("anon") + of("file") + of("shmem"), of("rss"), "{at}");
+        assert!((40 * MIB..42 * MIB).contains(&of("anon")) && (60 * MIB..61 * MIB).contains(&of("heap")), "{at}");
+        assert_eq!((of("maps_anon"), of("brk")), (100 * MIB, 0), "what was mapped after it is not of it: {at}");
+        assert_eq!(of("unaccounted"), of("anon") - of("heap") - of("maps_anon") - of("stack"), "{at}");
+        let text = std::process::Command::new(support::memshim()).args(["analyze", "--no-color"]).arg(&trace).output().expect("memshim");
+        let text = support::lossy(&text.stdout);
+        let row = |name: &str| {
+            let rows = text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "));
+            rows.filter(|l| l.starts_with(name)).next().unwrap_or_else(|| panic!("no {name}: {text}"))
+        };
+        let mib = |bytes: i64| format!("{:.1} MiB", bytes as f64 / MIB as f64);
+        let share = 100 * of("anon") / of("rss");
+        let private = row("private ");
+        assert!(
+            private.starts_with(&format!("private {} {}", mib(of("anon")), share / 10)) && private.contains(" % heap, maps"),
+            "{private}"
+        );
+        // Of what was asked for nothing says that it was resident.
+        let asked = ["asked for 160 MiB of private memory, touched or not", "heap 60.0 MiB live blocks", "anon maps 100 MiB committed"];
+        asked.iter().for_each(|wanted| _ = row(wanted));
+        assert!(row("unaccounted ").ends_with("% at least so much was never touched") && row("unaccounted ").contains("−1"), "{text}");
+    }
+}
+
 /// Stacks that the C library maps for threads are a class of their own; those that the program provides are its maps, once.
 #[test]
 fn stacks_of_threads_are_known_by_size_while_the_threads_live() {

@@ -1,14 +1,14 @@
 //! Resident memory: its peak, and what it was made of then.
 
-use super::report::{self, AtPeak, End, EndKind, Maps};
+use super::report::{self, AtPeak, End, EndKind};
 use crate::model::image::{Ended, ImageEnd};
 use crate::model::timeline::Series;
 use crate::model::units::{Bytes, Nanos};
 use crate::trace::line::Rss;
 use serde_json::Value;
 
-/// See the module. `maps` as assembled for the same image; `inside`: heap and maps were seen; `end`: how it ended.
-pub fn rss(image: &ImageEnd, maps: &Maps, inside: bool, end: &End) -> report::Rss {
+/// See the module. `inside`: heap and maps were seen; `end`: how it ended.
+pub fn rss(image: &ImageEnd, inside: bool, end: &End) -> report::Rss {
     let seen = &image.seen;
     let start = Nanos(image.header.mono_ns);
     let outside = |key: &str| seen.outside.as_ref().and_then(|o| o.get(key)).and_then(Value::as_u64).map(Bytes);
@@ -33,8 +33,7 @@ pub fn rss(image: &ImageEnd, maps: &Maps, inside: bool, end: &End) -> report::Rs
         rss.peak_bytes = Bytes(peak.rss);
         rss.peak_at_s = Some(Nanos(peak.t).seconds_since(start));
         let heap = seen.rss_peak_heap.unwrap_or_else(|| Bytes(image.timeline.level_at(peak.t, Series::Heap)));
-        let maps_anon = Bytes(image.timeline.level_at(peak.t, Series::Maps));
-        let brk = maps.brk.peak_bytes;
+        let (maps_anon, brk) = (Bytes(image.maps.at_rss_peak.anon), Bytes(image.maps.at_rss_peak.brk));
         let known = [peak.file, peak.shmem, heap.0, maps_anon.0, brk.0, peak.stk];
         rss.at_peak = Some(AtPeak {
             t_s: Nanos(peak.t).seconds_since(start),

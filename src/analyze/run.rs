@@ -63,7 +63,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     left::complete(&image, &mut phases, names, frames, options);
     let sites = sites::sites(&image, &phases, names, frames, options);
     let python = python::python(&image).map(|of| Python { arenas_bytes: python::arenas(&sites.sites), ..of });
-    let rss = rss::rss(&image, &maps, inside, &end);
+    let rss = rss::rss(&image, inside, &end);
     let told: Vec<_> = phases.iter().filter(|p| !phases::is_of_process(p)).cloned().collect();
     let short_peaks = auto::short_peaks(&told, &heap, &rss, inside);
     Run {

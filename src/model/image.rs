@@ -308,6 +308,7 @@ impl Image {
         if rss.rss > peak.rss || rss.rss == peak.rss && heap.is_some() {
             *peak = rss;
             self.end.rss_peak_heap = heap;
+            self.maps.rss_peak(rss.t);
         }
         self.end.rss_first.get_or_insert(rss);
         self.end.rss_last = Some(rss);

@@ -15,6 +15,15 @@ pub struct MapFeed {
     /// Those that have released and not mapped yet, by their second tickets.
     remaps: BTreeMap<u64, Remapping>,
     unknown: u64,
+    /// When resident memory was highest so far, and what was committed then.
+    then: (u64, Committed),
+}
+
+/// Private memory that the program had asked for of the kernel, touched or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Committed {
+    pub anon: u64,
+    pub brk: u64,
 }
 
 /// The mappings at the end.
@@ -27,6 +36,8 @@ pub struct MapsEnd {
     pub regions_left_out: u64,
     /// By call site.
     pub sites: Vec<MapSite>,
+    /// When resident memory was highest.
+    pub at_rss_peak: Committed,
     /// Rows that came too late to be put in order.
     pub late: u64,
     /// Rows of a name that is not known, or too short.
@@ -36,7 +47,23 @@ pub struct MapsEnd {
 impl MapFeed {
     /// `page`: the system's page size.
     pub fn new(page: u64) -> Self {
-        MapFeed { tickets: Tickets::default(), table: MapTable::new(page), remaps: BTreeMap::new(), unknown: 0 }
+        MapFeed {
+            tickets: Tickets::default(),
+            table: MapTable::new(page),
+            remaps: BTreeMap::new(),
+            unknown: 0,
+            then: (0, Committed::default()),
+        }
+    }
+
+    /// Resident memory is the highest so far. Rows of calls before that may be still to come, none of calls after it has been.
+    pub fn rss_peak(&mut self, t: u64) {
+        self.then = (t, self.committed());
+    }
+
+    fn committed(&self) -> Committed {
+        let totals = self.table.totals();
+        Committed { anon: totals.anon.committed, brk: totals.brk.committed }
     }
 
     /// A row as it stands in the trace.
@@ -72,6 +99,9 @@ impl MapFeed {
 
     fn note(&mut self, (t, event): (u64, MapEvent), site: u32, timeline: &mut Timeline, phases: &mut PhaseBook) {
         self.table.apply_at(&event, site);
+        if t <= self.then.0 {
+            self.then.1 = self.committed();
+        }
         let totals = self.table.totals();
         timeline.note(t, Series::Maps, totals.anon.committed);
         phases.note_in_order(Metric::Maps, t, totals.committed());
@@ -91,6 +121,7 @@ impl MapFeed {
             calls: self.table.calls(),
             regions: self.table.regions(),
             sites: self.table.sites(),
+            at_rss_peak: self.then.1,
             regions_left_out: self.table.regions_left_out(),
             late: self.tickets.late,
             unknown: self.unknown,
@@ -163,6 +194,23 @@ mod tests {
         assert_eq!(end.totals.anon.committed, 8192);
         assert_eq!(end.peaks.anon.bytes, 8192);
         assert_eq!(end.late, 0);
+    }
+
+    #[test]
+    fn what_was_committed_at_the_resident_peak_is_of_that_instant() {
+        let rows = |text: &str| serde_json::from_str::<Vec<MapRow>>(text).unwrap();
+        let (mut feed, mut timeline, mut phases) = (MapFeed::new(4096), Timeline::new(0, 8), PhaseBook::default());
+        for row in rows(r#"[["mmap",1,5,0,65536,8192,3,34,0],["brk",2,6,0,1000000,1004096]]"#) {
+            feed.add(row, &mut timeline, &mut phases);
+        }
+        feed.rss_peak(10);
+        // One of before comes late; after it more is mapped, and the break moves.
+        for row in rows(r#"[["mmap",3,9,1,262144,4096,3,34,0],["mmap",4,11,0,524288,65536,3,34,0],["brk",5,12,0,1004096,1012288]]"#) {
+            feed.add(row, &mut timeline, &mut phases);
+        }
+        let end = feed.finish(&mut timeline, &mut phases);
+        assert_eq!(end.at_rss_peak, Committed { anon: 8192 + 4096, brk: 4096 });
+        assert_eq!((end.totals.anon.committed, end.peaks.brk.bytes), (8192 + 4096 + 65536, 12288));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{Page, peak_resident};
 use crate::analyze::heap::is_by_counts;
 use crate::analyze::report::{AtPeak, EndKind, Job, Mode, Python, Run};
+use crate::model::units::Bytes;
 use crate::output::table::Table;
 use crate::output::units::{count, iec, iec_signed, percent, seconds};
 
@@ -80,37 +81,42 @@ fn limits(page: &mut Page, run: &Run, peak: u64) {
     }
 }
 
-/// The peak taken apart; adds up to the resident bytes at that moment.
+/// The peak taken apart. What is resident is the kernel's and adds up; what was asked for by then may be touched or not, so it has no share of that.
 fn composition(p: &AtPeak, forked: bool) -> Vec<String> {
     let mut t = Table::with_text_last();
     let share = |n: u64| percent(n as f64, p.rss.0 as f64);
-    t.row([format!("at {}", seconds(p.t_s)), iec(p.rss.0), "100 %".into(), "resident, made of".into()]);
-    let of = |bytes: Option<crate::model::units::Bytes>| bytes.map_or(0, |b| b.0);
+    t.row([format!("at {}", seconds(p.t_s)), iec(p.rss.0), "100 %".into(), "resident".into()]);
+    let private = if p.unaccounted.is_some() { "heap, maps, stacks, libraries' data" } else { "heap, maps, stacks: not told apart" };
+    let resident =
+        [("private", p.anon.0, private), ("file", p.file.0, "programs, libraries, mapped files"), ("shared", p.shmem.0, "shared memory")];
+    for (name, bytes, what) in resident.into_iter().filter(|(_, b, _)| *b > 0) {
+        t.row([format!("  {name}"), iec(bytes), share(bytes), what.into()]);
+    }
+    if let Some(rest) = p.unaccounted {
+        asked_for(&mut t, p, rest, forked);
+    }
+    if p.hugetlb.0 > 0 {
+        t.row(["hugetlb".into(), iec(p.hugetlb.0), String::new(), "huge pages, not part of resident".into()]);
+    }
+    t.lines()
+}
+
+/// What the program had asked for beside the private memory that was resident: more than that, or less.
+fn asked_for(t: &mut Table, p: &AtPeak, rest: i64, forked: bool) {
+    let of = |bytes: Option<Bytes>| bytes.map_or(0, |b| b.0);
     let parts = [
         ("heap", of(p.heap), if forked { "live blocks, those inherited at the fork too" } else { "live blocks of malloc and its like" }),
         ("anon maps", of(p.maps_anon), "committed by the program's own mmap"),
         ("brk", of(p.brk), "moved by the program itself"),
         ("stack", p.stack.0, "of the first thread"),
-        ("file", p.file.0, "programs, libraries, mapped files"),
-        ("shared", p.shmem.0, "shared memory"),
     ];
+    let all = parts.iter().fold(0u64, |sum, (_, bytes, _)| sum.saturating_add(*bytes));
+    t.row(["asked for".into(), iec(all), String::new(), "of private memory, touched or not".into()]);
     for (name, bytes, what) in parts.into_iter().filter(|(_, b, _)| *b > 0) {
-        t.row([format!("  {name}"), iec(bytes), share(bytes), what.into()]);
+        t.row([format!("  {name}"), iec(bytes), String::new(), what.into()]);
     }
-    match p.unaccounted {
-        Some(rest) => {
-            let why = if rest < 0 { "counted above, never touched" } else { "the allocator's own, libraries' data" };
-            t.row(["  unaccounted".into(), iec_signed(rest), percent_signed(rest, p.rss.0), why.into()]);
-        }
-        None => {
-            let anon = p.anon.less(p.stack).0;
-            t.row(["  private".into(), iec(anon), share(anon), "heap, maps, libraries' data: not told apart from outside".into()]);
-        }
-    }
-    if p.hugetlb.0 > 0 {
-        t.row(["  hugetlb".into(), iec(p.hugetlb.0), String::new(), "huge pages, not part of resident".into()]);
-    }
-    t.lines()
+    let why = if rest < 0 { "at least so much was never touched" } else { "the allocator's own, libraries' data" };
+    t.row(["unaccounted".into(), iec_signed(rest), percent_signed(rest, p.rss.0), why.into()]);
 }
 
 fn percent_signed(part: i64, whole: u64) -> String {
