@@ -167,3 +167,72 @@ fn wrappers_of_malloc_are_nobodys_memory() {
         assert_eq!(of(owners[1]), ("load_index".into(), Some(100_000)), "{debug:?}");
     }
 }
+
+/// The calls of a tree that lie at a line of the program, and the first that each leads to.
+fn at_line(tree: &[Value], line: u64) -> Vec<(&Value, &Value)> {
+    let is = |call: &Value| call["frame"]["line"] == line && call["frame"]["file"].as_str().is_some_and(|f| f.ends_with("/owners.py"));
+    tree.windows(2).filter(|two| is(&two[0])).map(|two| (&two[0], &two[1])).collect()
+}
+
+#[test]
+fn the_tree_of_calls_leads_through_python_and_native_code_to_what_was_asked_for() {
+    let test = "the_tree_of_calls_leads_through_python_and_native_code_to_what_was_asked_for";
+    let Some(python) = support::python().filter(|_| !support::lacks(test, &[Need::Preload])) else { return };
+    let dir = support::fresh_dir(test);
+    let script = support::root().join("tests/programs/owners.py");
+    let program = Planted { source: "owners.py", command: vec![python.into(), script.clone()] };
+    let mut c = Command::new(python);
+    c.arg(&script).current_dir(&dir).envs([("MEMSHIM_MODE", "full"), ("MEMSHIM_STACKS", "mixed")]).env("LD_PRELOAD", support::shim());
+    assert_eq!(Session::start(&mut c, &dir).finish(Duration::from_secs(60)).end(), "exit 0");
+    let analyze = |flags: &[&str], env: &[(&str, &str)]| {
+        let mut c = Command::new(support::memshim());
+        c.arg("analyze").arg(dir.join("trace.jsonl")).args(flags).env("LC_ALL", "C.UTF-8").envs(env.iter().copied());
+        let out = c.output().expect("memshim");
+        assert!(out.status.success(), "{}", lossy(&out.stderr));
+        lossy(&out.stdout)
+    };
+    // What each line amounts to by the four measures: to the byte, and to the allocation.
+    let lines = ["PEAK", "LEAK", "TEMPORARY"];
+    let all = [PEAK, LEAK, TEMPORARY].map(|(n, size)| n * size);
+    let wanted = [("peak", [all[0], all[1], 0]), ("leaked", [0, all[1], 0]), ("temporary", [0, 0, TEMPORARY.0]), ("total", all)];
+    for (measure, wanted) in wanted {
+        let json: Value = serde_json::from_str(&analyze(&["--json", "--tree", "--sort", measure], &[])).expect("JSON");
+        let view = &json["runs"][0]["sites_view"];
+        let tree = view["tree"].as_array().expect("a tree");
+        let number = |call: &Value, key: &str| call[key].as_u64().unwrap_or_else(|| panic!("no {key}: {call}"));
+        let outermost = tree.iter().filter(|call| call["depth"] == 0);
+        assert_eq!(outermost.map(|call| number(call, "inclusive")).sum::<u64>(), number(view, "total"), "{measure}");
+        for (mark, wanted) in lines.into_iter().zip(wanted) {
+            let found = at_line(tree, program.line(mark));
+            assert_eq!(found.iter().map(|(call, _)| number(call, "inclusive")).sum::<u64>(), wanted, "{measure} {mark}");
+            // What it leads to is native code.
+            for (call, next) in found {
+                assert_eq!((number(next, "depth"), &next["frame"]["python"]), (number(call, "depth") + 1, &false.into()), "{next}");
+                assert_eq!((number(next, "inclusive"), number(call, "exclusive")), (wanted, 0), "{next}");
+            }
+        }
+    }
+    let tree = analyze(&["--tree"], &[]);
+    let at = |text: &str, wanted: &str| text.lines().position(|l| l.ends_with(wanted)).unwrap_or_else(|| panic!("no {wanted}: {text}"));
+    let (hold, keep) = (format!("owners.py:{} hold", program.line("PEAK")), format!("owners.py:{} Keeper.keep", program.line("LEAK")));
+    // One branch each, the larger first, what they call below them; the screen says what share that is.
+    assert!(at(&tree, &hold) < at(&tree, &keep), "{tree}");
+    let line = tree.lines().nth(at(&tree, &keep)).unwrap();
+    assert!(line.contains("2.86 MiB") && line.contains(" % "), "{line}");
+    assert!(tree.contains("├─ ") && tree.contains("└─ ") && at(&tree, &keep) > at(&tree, &hold) + 1, "{tree}");
+    // Filters take sites away, `--top` branches; sums stay whole.
+    let without = analyze(&["--tree", "--filter", "!hold"], &[]);
+    assert!(!without.contains(" hold") && without.contains(&keep), "{without}");
+    let only = analyze(&["--tree", "--top", "1"], &[]);
+    assert!(only.contains(&hold) && !only.contains(&keep) && only.contains("smaller ones"), "{only}");
+    // As wide as the screen, in its signs, and in no colour but where there is a screen for it.
+    for (columns, locale, sign) in [("60", "C.UTF-8", "├─ "), ("72", "C", "+- "), ("140", "C.UTF-8", "└─ ")] {
+        let text = analyze(&["--tree", "--sort", "total"], &[("COLUMNS", columns), ("LC_ALL", locale)]);
+        let widest = text.lines().map(|l| l.chars().count()).max();
+        assert!(widest <= columns.parse().ok() && text.contains(sign), "{columns}: {widest:?}\n{text}");
+        assert_eq!(text.is_ascii(), locale == "C", "{text}");
+    }
+    let colours = |env: &[(&str, &str)], flags: &[&str]| analyze(&[&["--tree"], flags].concat(), env).contains('\x1b');
+    let forced = ("CLICOLOR_FORCE", "1");
+    assert!(colours(&[forced], &[]) && !colours(&[forced, ("NO_COLOR", "1")], &[]) && !colours(&[forced], &["--no-color"]));
+}

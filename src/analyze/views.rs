@@ -1,5 +1,7 @@
 //! All call sites of a run seen one way: by site, function, line or module, or as the tree of calls; by one measure.
 
+mod tree;
+
 use crate::model::units::{Bytes, whole};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -87,9 +89,6 @@ pub struct Request {
     pub top: usize,
 }
 
-/// Nodes of a tree with less than this share are summed up.
-const TREE_SHARE: f64 = 0.01;
-
 /// Whether a stack has a frame that a filter describes: a part of a function's, file's or module's name; `!` in front: has none.
 pub fn passes(filter: &str, stack: &Stack, table: &FrameTable) -> bool {
     let (wanted, part) = filter.strip_prefix('!').map_or((true, filter), |part| (false, part));
@@ -116,7 +115,7 @@ pub fn view(rows: &[(Stack, Sums)], table: &FrameTable, request: &Request, threa
     match request.by {
         _ if view.total.is_none() => {}
         By::Site => {}
-        By::Tree => view.tree = tree(rows, table, measure, all),
+        By::Tree => view.tree = tree::tree(rows, table, request, all),
         by => {
             let mut found = if by == By::Thread { threads(rows, measure, thread) } else { grouped(rows, table, by, measure) };
             found.sort_by(|a, b| (b.inclusive, b.exclusive).cmp(&(a.inclusive, a.exclusive)).then_with(|| a.label().cmp(&b.label())));
@@ -204,54 +203,6 @@ fn threads(rows: &[(Stack, Sums)], measure: Measure, thread: ThreadOf) -> Vec<Vi
     by_thread.into_iter().map(row).filter(|r| r.inclusive > 0).collect()
 }
 
-/// The calls from the outermost frame on, the largest first; the smallest together.
-fn tree(rows: &[(Stack, Sums)], table: &FrameTable, measure: Measure, all: f64) -> Vec<TreeNode> {
-    let mut paths: Vec<Path> = Vec::new();
-    for (stack, s) in rows {
-        let value = measure.of(s);
-        if value > 0.0 {
-            paths.push(Path { frames: stack.frames.iter().rev().copied().collect(), value, variance: measure.variance(s) });
-        }
-    }
-    paths.sort_by(|a, b| a.frames.cmp(&b.frames));
-    level(&paths, 0, table, all)
-}
-
-/// A stack, its outermost frame first, and what it amounts to.
-struct Path {
-    frames: Vec<u32>,
-    value: f64,
-    variance: f64,
-}
-
-/// Nodes at a depth, of paths that agree up to there and are sorted.
-fn level(paths: &[Path], depth: usize, table: &FrameTable, all: f64) -> Vec<TreeNode> {
-    let mut nodes = Vec::new();
-    let mut rest = (0.0, 0.0);
-    for group in paths.chunk_by(|a, b| a.frames.get(depth) == b.frames.get(depth)) {
-        let Some(&frame) = group[0].frames.get(depth) else { continue };
-        let value: f64 = group.iter().map(|p| p.value).sum();
-        let variance: f64 = group.iter().map(|p| p.variance).sum();
-        if value < all * TREE_SHARE {
-            rest = (rest.0 + value, rest.1 + variance);
-            continue;
-        }
-        let own: f64 = group.iter().filter(|p| p.frames.len() == depth + 1).map(|p| p.value).sum();
-        let calls = if depth < DEPTH_MAX { level(group, depth + 1, table, all) } else { Vec::new() };
-        let frame = Some(table.get(frame).clone());
-        nodes.push(TreeNode { frame, inclusive: whole(value), exclusive: whole(own), stderr: variance.max(0.0).sqrt(), calls });
-    }
-    nodes.sort_by_key(|n| std::cmp::Reverse(n.inclusive));
-    if whole(rest.0) > 0 {
-        let stderr = f64::max(rest.1, 0.0).sqrt();
-        nodes.push(TreeNode { inclusive: whole(rest.0), exclusive: whole(rest.0), stderr, ..TreeNode::default() });
-    }
-    nodes
-}
-
-/// Deeper the tree is cut: its nodes nest on our stack too.
-const DEPTH_MAX: usize = 512;
-
 /// How a frame is called: `run.py:42 solve`, `fill (box.cc:7)`, `malloc [libx.so]`, `libx.so+0x1234`.
 pub fn label(frame: &Frame) -> String {
     let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
@@ -293,7 +244,7 @@ mod tests {
     use super::super::sites::Ages;
     use super::*;
 
-    fn table() -> (FrameTable, Vec<u32>) {
+    pub(super) fn table() -> (FrameTable, Vec<u32>) {
         let mut t = FrameTable::default();
         let f = |name: &str, line: u32, module: &str| Frame {
             function: Some(name.into()),
@@ -306,11 +257,11 @@ mod tests {
         (t, all.to_vec())
     }
 
-    fn nobody(_: u32) -> (String, Option<Bytes>) {
+    pub(super) fn nobody(_: u32) -> (String, Option<Bytes>) {
         (String::new(), None)
     }
 
-    fn row(frames: &[u32], live: i64) -> (Stack, Sums) {
+    pub(super) fn row(frames: &[u32], live: i64) -> (Stack, Sums) {
         (Stack { frames: frames.to_vec(), truncated: false }, Sums { live_at: live, allocs: 1.0, ..Sums::default() })
     }
 
@@ -328,18 +279,6 @@ mod tests {
         let v = view(&rows, &t, &Request { by: By::Line, measure: Measure::Peak, top: 9 }, &nobody);
         let got: Vec<_> = v.rows.iter().map(|r| (r.frame.line.unwrap(), r.inclusive)).collect();
         assert_eq!(got, [(5, 130), (9, 100), (1, 100), (2, 37)]);
-    }
-
-    #[test]
-    fn the_tree_sums_up_what_is_small() {
-        let (t, f) = table();
-        let rows = [row(&[f[3], f[2], f[0]], 9000), row(&[f[2], f[0]], 950), row(&[f[3], f[0]], 30), row(&[f[1]], 20)];
-        let v = view(&rows, &t, &Request { by: By::Tree, measure: Measure::Peak, top: 10 }, &nobody);
-        let main = &v.tree[0];
-        assert_eq!((main.inclusive, main.exclusive, main.calls.len()), (9980, 0, 2));
-        assert_eq!((main.calls[0].inclusive, main.calls[0].exclusive, main.calls[0].calls[0].inclusive), (9950, 950, 9000));
-        assert_eq!((main.calls[1].frame.as_ref(), main.calls[1].inclusive), (None, 30));
-        assert_eq!((v.tree[1].frame.as_ref(), v.tree[1].inclusive), (None, 20));
     }
 
     #[test]

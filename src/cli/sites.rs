@@ -23,7 +23,7 @@ pub struct Sites {
     #[arg(long, value_enum, value_name = "VIEW")]
     by: Option<ByFlag>,
 
-    /// Show the tree of calls, outermost first
+    /// Show the tree of calls, outermost first, Python's and native ones; calls of less than 1 % are summed up
     #[arg(long, conflicts_with = "by")]
     tree: bool,
 
@@ -35,7 +35,7 @@ pub struct Sites {
     #[arg(long, value_enum, default_value = "peak", value_name = "MEASURE")]
     sort: MeasureFlag,
 
-    /// Rows shown
+    /// Rows shown; of a tree the ends of its branches
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = value::rows)]
     top: usize,
 

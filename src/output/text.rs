@@ -9,6 +9,7 @@ mod phases;
 mod processes;
 mod sites;
 mod steps;
+mod tree;
 mod trust;
 
 use super::screen::wrapped;

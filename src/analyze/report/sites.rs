@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::model::units::Bytes;
 
@@ -147,7 +147,30 @@ pub struct View {
     pub top: usize,
     pub rows: Vec<ViewRow>,
     pub rows_total: u64,
+    #[serde(serialize_with = "in_a_row")]
     pub tree: Vec<TreeNode>,
+}
+
+/// A tree as a list: calls before what they lead to, which is one deeper. Nested as deep as stacks are, few readers of JSON would take it.
+fn in_a_row<S: Serializer>(nodes: &[TreeNode], to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        depth: usize,
+        /// `null`: several small ones together.
+        frame: Option<&'a Frame>,
+        inclusive: u64,
+        exclusive: u64,
+        stderr: f64,
+    }
+    fn add<'a>(nodes: &'a [TreeNode], depth: usize, rows: &mut Vec<Row<'a>>) {
+        for n in nodes {
+            rows.push(Row { depth, frame: n.frame.as_ref(), inclusive: n.inclusive, exclusive: n.exclusive, stderr: n.stderr });
+            add(&n.calls, depth + 1, rows);
+        }
+    }
+    let mut rows = Vec::new();
+    add(nodes, 0, &mut rows);
+    to.collect_seq(rows)
 }
 
 /// A function, a line or a module.
@@ -169,9 +192,9 @@ pub struct ViewRow {
 }
 
 /// A frame of the tree of calls.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TreeNode {
-    /// `null`: several small ones together.
+    /// `None`: several small ones together.
     pub frame: Option<Frame>,
     pub inclusive: u64,
     pub exclusive: u64,

@@ -1,8 +1,8 @@
 //! Who allocated: a short section of owners, and the pages of call sites.
 
-use super::Page;
+use super::{Page, tree};
 use crate::analyze::heap;
-use crate::analyze::report::{Frame, Owner, Run, Site, SiteSums, TreeNode, View};
+use crate::analyze::report::{Frame, Owner, Run, Site, SiteSums, View};
 use crate::analyze::views::label;
 use crate::output::table::{Table, cut};
 use crate::output::units::{count, iec, percent, seconds};
@@ -159,14 +159,8 @@ pub fn all(page: &mut Page, run: &Run) {
     if run.sites_view.as_ref().is_some_and(|view| view.total.is_none()) {
         return page.warn("", format!("{}: not known, see above", what(&view, run)));
     }
-    let total = view.total.unwrap_or_default();
     if !view.tree.is_empty() {
-        let about = spaced(plus_minus(view.stderr, |n| amount(&view, n)));
-        page.say("CALLS", format!("{} of {}{about}, outermost first", what(&view, run), amount(&view, total)));
-        let mut lines = Vec::new();
-        view.tree.iter().for_each(|n| branch(n, 0, &view, &mut lines));
-        let room = page.room();
-        page.block("", lines.iter().map(|l| cut(l, room)));
+        tree::calls(page, run, &view);
     } else if !view.rows.is_empty() {
         rows(page, &view, run);
     } else {
@@ -174,7 +168,7 @@ pub fn all(page: &mut Page, run: &Run) {
     }
 }
 
-fn what(view: &View, run: &Run) -> String {
+pub(super) fn what(view: &View, run: &Run) -> String {
     match view.measure {
         "leaked" => "live at the end".into(),
         "temporary" => "temporary allocations".into(),
@@ -183,25 +177,13 @@ fn what(view: &View, run: &Run) -> String {
     }
 }
 
-fn amount(view: &View, n: u64) -> String {
+pub(super) fn amount(view: &View, n: u64) -> String {
     if view.unit == "bytes" { iec(n) } else { count(n) }
 }
 
 /// Of all.
-fn share(n: u64, view: &View) -> String {
+pub(super) fn share(n: u64, view: &View) -> String {
     percent(n as f64, view.total.unwrap_or(0) as f64)
-}
-
-/// A line a node; calls that only one thing leads to stand under each other without going further right.
-fn branch(node: &TreeNode, depth: usize, view: &View, lines: &mut Vec<String>) {
-    let who = node.frame.as_ref().map_or("smaller ones".into(), label);
-    let share = share(node.inclusive, view);
-    // A column of its own where anything is an estimate.
-    let about = plus_minus(node.stderr, |n| amount(view, n));
-    let about = if view.stderr > 0.5 { format!(" {about:<12}") } else { String::new() };
-    lines.push(format!("{:>10}{about} {share:>6} {:width$}{who}", amount(view, node.inclusive), "", width = 1 + 2 * depth.min(20)));
-    let deeper = depth + (node.calls.len() > 1 || node.exclusive > 0) as usize;
-    node.calls.iter().for_each(|n| branch(n, deeper, view, lines));
 }
 
 fn rows(page: &mut Page, view: &View, run: &Run) {
@@ -255,7 +237,7 @@ fn threads(page: &mut Page, view: &View, run: &Run) {
 }
 
 /// A standard error, where there is one.
-fn plus_minus(stderr: f64, amount: impl Fn(u64) -> String) -> String {
+pub(super) fn plus_minus(stderr: f64, amount: impl Fn(u64) -> String) -> String {
     if stderr > 0.5 { format!("± {}", amount(stderr.round() as u64)) } else { String::new() }
 }
 
@@ -264,7 +246,7 @@ fn estimated(bytes: u64, stderr: f64) -> String {
     iec(bytes) + &spaced(plus_minus(stderr, iec))
 }
 
-fn spaced(text: String) -> String {
+pub(super) fn spaced(text: String) -> String {
     if text.is_empty() { text } else { format!(" {text}") }
 }
 
