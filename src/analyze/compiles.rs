@@ -47,13 +47,16 @@ fn compile(by: &str, function: &str, notices: &[&marks::Compile], start: Nanos) 
         }
     }
     // What a compiler calls a recompilation itself had a first time before it.
-    let said = notices.iter().filter(|n| n.why.is_some()).count() as u64;
+    let said = notices.iter().filter(|n| n.why.is_some()).count();
+    let first = usize::from(said < notices.len());
+    let again: Option<u64> = notices.iter().skip(first).filter_map(|n| n.ns).reduce(u64::saturating_add);
     Compile {
         function: function.to_owned(),
         by: by.to_owned(),
         count: notices.len() as u64,
-        recompiles: said.max(notices.len() as u64 - 1),
+        recompiles: (notices.len() - first) as u64,
         wall_s: ns.map(|ns| Nanos(ns).seconds()),
+        recompiles_wall_s: again.map(|ns| Nanos(ns).seconds()),
         signatures,
     }
 }
@@ -93,7 +96,7 @@ mod tests {
             notice(&["f32[5]"], 3_000_000, None),
         ];
         let c = compile("jax", "f", &all.iter().collect::<Vec<_>>(), Nanos(0));
-        assert_eq!((c.count, c.recompiles, c.wall_s), (3, 2, Some(0.006)));
+        assert_eq!((c.count, c.recompiles, c.wall_s, c.recompiles_wall_s), (3, 2, Some(0.006), Some(0.005)));
         let changed: Vec<_> = c.signatures.iter().map(|s| s.changed.join(", ")).collect();
         assert_eq!(changed, ["", "argument 0: f32[3] → f32[5]", "argument 1: i32[] → none"]);
     }
@@ -103,7 +106,10 @@ mod tests {
         let all = [notice(&["a"], 1, None), notice(&["a"], 1, None)];
         let c = compile("jax", "f", &all.iter().collect::<Vec<_>>(), Nanos(0));
         assert_eq!((c.count, c.recompiles, c.signatures.len(), c.signatures[0].count), (2, 1, 1, 2));
-        let only = [notice(&[], 1, Some("size mismatch"))];
-        assert_eq!(compile("torch", "f", &only.iter().collect::<Vec<_>>(), Nanos(0)).recompiles, 1);
+        let only = [notice(&[], 1_000, Some("size mismatch"))];
+        let c = compile("torch", "f", &only.iter().collect::<Vec<_>>(), Nanos(0));
+        assert_eq!((c.recompiles, c.recompiles_wall_s), (1, Some(1e-6)));
+        let once = compile("jax", "f", &[&notice(&["a"], 1_000, None)], Nanos(0));
+        assert_eq!((once.recompiles, once.wall_s, once.recompiles_wall_s), (0, Some(1e-6), None));
     }
 }

@@ -1,14 +1,16 @@
 // Phases by the header that need something pointed out, by the first argument: `held` across phases by one line, `hot` in its time, `holes` in its
-// heap, `arenas` of its threads, `steps` that leak maps; `clean`: nothing.
+// heap, `arenas` of its threads, `huge` pages of its stacks; `small` ones, `clean`: nothing.
+#define _GNU_SOURCE
 #include "../../include/memshim.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define MIB (1 << 20)
-enum { SMALL = 1000, MANY = 80 * MIB / SMALL, THREADS = 8 };
+enum { SMALL = 1000, MANY = 80 * MIB / SMALL, THREADS = 8, MORE = 40 };
 
 static char *small[MANY], *large;
 
@@ -26,6 +28,24 @@ static void make_holes(int from, int to) {
 static void *thread(void *number) {
     long n = (long)number;
     make_holes(MANY / THREADS * n, MANY / THREADS * (n + 1));
+    return 0;
+}
+
+// A byte far down each stack is touched; where huge pages are asked for, as they are by itself where the system gives them always, that is 2 MiB.
+static pthread_barrier_t all_hold;
+
+static void *touches_its_stack(void *huge) {
+    pthread_attr_t of;
+    void *low;
+    size_t size;
+    pthread_getattr_np(pthread_self(), &of);
+    pthread_attr_getstack(&of, &low, &size);
+    pthread_attr_destroy(&of);
+    if (huge) madvise(low, size, MADV_HUGEPAGE);
+    ((volatile char *)low)[size / 2] = 1;
+    pthread_barrier_wait(&all_hold);
+    // For long enough that the kernel is asked for the pages, too.
+    usleep(1700000);
     return 0;
 }
 
@@ -59,6 +79,11 @@ int main(int n, char **arg) {
         for (long i = 0; i < THREADS; i++) pthread_create(&all[i], 0, thread, (void *)i);
         for (int i = 0; i < THREADS; i++) pthread_join(all[i], 0);
         touch_more();
+    } else if (!strcmp(how, "huge") || !strcmp(how, "small")) {
+        pthread_t all[MORE];
+        pthread_barrier_init(&all_hold, 0, MORE);
+        for (int i = 0; i < MORE; i++) pthread_create(&all[i], 0, touches_its_stack, !strcmp(how, "huge") ? arg : 0);
+        for (int i = 0; i < MORE; i++) pthread_join(all[i], 0);
     } else if (!strcmp(how, "clean")) {
         for (int i = 0; i < 50; i++) {
             memshim_begin(i % 2 ? "even" : "odd");

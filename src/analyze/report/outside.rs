@@ -14,6 +14,8 @@ pub struct Compile {
     pub recompiles: u64,
     /// Seconds it took in all, where the compiler says so.
     pub wall_s: Option<f64>,
+    /// Of it the times after the first.
+    pub recompiles_wall_s: Option<f64>,
     /// What it was compiled for, in the order of the first times.
     pub signatures: Vec<Signature>,
 }
