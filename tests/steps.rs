@@ -9,11 +9,11 @@ use std::time::Duration;
 use support::{Need, Session, fresh_dir, lacks, lossy, python, root};
 
 /// Phase `step` of `py_steady.py NAME …`, and what is advised; `None` where a package is missing.
-fn step_of(name: &str, more: &[&str]) -> Option<(Value, Value)> {
-    let dir = fresh_dir(&format!("steps-{name}-{}", more.concat()));
+fn step_of(name: &str, more: &[&str], mode: &str) -> Option<(Value, Value)> {
+    let dir = fresh_dir(&format!("steps-{name}-{mode}-{}", more.concat()));
     let mut command = Command::new(python()?);
     command.arg(root().join("tests/programs/py_steady.py")).arg(name).args(more).current_dir(&dir);
-    command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", "full").env("MEMSHIM_STACKS", "off").env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", mode).env("MEMSHIM_STACKS", "off").env("PYTHONDONTWRITEBYTECODE", "1");
     // OpenMP's threads wait in a loop: on a busy machine that is nearly all of the time.
     command.env("MEMSHIM_PHASE_PY", "__main__:main.<locals>.step").env("JAX_PLATFORMS", "cpu").env("OMP_NUM_THREADS", "1");
     let ran = Session::start(&mut command, &dir).finish(Duration::from_secs(120));
@@ -38,21 +38,21 @@ fn real_programs_that_keep_nothing_are_not_called_leaking() {
     let list = Command::new(python().unwrap()).arg(root().join("tests/programs/py_steady.py")).output().unwrap();
     let names = lossy(&list.stdout);
     let mut seen = 0;
-    for name in names.lines() {
-        match step_of(name, &[]) {
+    for (name, mode) in names.lines().flat_map(|name| [(name, "full"), (name, "fast")]) {
+        match step_of(name, &[], mode) {
             Some((step, advice)) => {
-                assert_eq!(step["steps"]["leaks"], false, "{name}: {step}");
+                assert_eq!(step["steps"]["leaks"], false, "{name} {mode}: {step}");
                 let leaks = advice.as_array().expect("advice").iter().any(|a| a["what"].as_str().is_some_and(|w| w.contains(" leaks")));
-                assert!(!leaks, "{name}: {advice}");
+                assert!(!leaks, "{name} {mode}: {advice}");
             }
             None => {
-                support::skip(&format!("{test} ({name})"), "needs a package");
+                support::skip(&format!("{test} ({name}, {mode})"), "needs a package");
                 continue;
             }
         }
         seen += 1;
     }
-    assert!(seen >= 18, "of Python's own library: {seen}");
+    assert!(seen >= 2 * 18, "of Python's own library: {seen}");
 }
 
 #[test]
@@ -60,11 +60,12 @@ fn the_same_programs_with_a_kilobyte_kept_are() {
     if lacks("the_same_programs_with_a_kilobyte_kept_are", &[Need::Preload, Need::Module("sqlite3")]) {
         return;
     }
-    for name in ["json_round_trip", "threads", "event_loop", "sqlite_memory"] {
-        let (step, _) = step_of(name, &["keep"]).expect("needs Python's own library");
+    let names = ["json_round_trip", "threads", "event_loop", "sqlite_memory"];
+    for (name, mode) in names.into_iter().flat_map(|name| [(name, "full"), (name, "fast")]) {
+        let (step, _) = step_of(name, &["keep"], mode).expect("needs Python's own library");
         let steps = &step["steps"];
         let growth = step["growth_per_count_bytes"].as_f64().unwrap();
-        assert!(steps["leaks"] == true && (980.0..1_100.0).contains(&growth), "{name}: {step}");
+        assert!(steps["leaks"] == true && (980.0..1_100.0).contains(&growth), "{name} {mode}: {step}");
     }
 }
 
