@@ -46,8 +46,8 @@ fn the_resident_peak_is_made_of_what_was_touched_and_says_what_was_asked_for() {
         let text = std::process::Command::new(support::memshim()).args(["analyze", "--no-color"]).arg(&trace).output().expect("memshim");
         let text = support::lossy(&text.stdout);
         let row = |name: &str| {
-            let rows = text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "));
-            rows.filter(|l| l.starts_with(name)).next().unwrap_or_else(|| panic!("no {name}: {text}"))
+            let mut rows = text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "));
+            rows.find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("no {name}: {text}"))
         };
         let mib = |bytes: i64| format!("{:.1} MiB", bytes as f64 / MIB as f64);
         let share = 100 * of("anon") / of("rss");
