@@ -12,6 +12,9 @@ const SHARE_SHOWN: f64 = 0.01;
 const DEEPEST: usize = 36;
 /// Room for what a call is called, where there is hardly any.
 const NAME_LEAST: usize = 12;
+/// Columns of an amount and its share, and of its standard error.
+const FIGURES: usize = 19;
+const ABOUT: usize = 13;
 
 /// The page of `--tree`.
 pub fn calls(page: &mut Page, run: &Run, view: &View) {
@@ -46,7 +49,7 @@ impl<'a> Tree<'a> {
         self.hidden += nodes.iter().map(|n| n.inclusive).sum::<u64>() - shown.iter().map(|n| n.inclusive).sum::<u64>();
         let last = shown.len().saturating_sub(1);
         for (i, first) in shown.into_iter().enumerate() {
-            let (sign, below) = if !fork || before.chars().count() >= DEEPEST.min(self.room / 4) {
+            let (sign, below) = if !fork || before.chars().count() >= self.deepest() {
                 ("", "")
             } else if i < last {
                 ("├─ ", "│  ")
@@ -77,16 +80,28 @@ impl<'a> Tree<'a> {
         (node, more)
     }
 
+    fn is_estimated(&self) -> bool {
+        self.view.stderr > 0.5
+    }
+
+    fn deepest(&self) -> usize {
+        let figures = if self.is_estimated() { FIGURES + ABOUT } else { FIGURES };
+        DEEPEST.min(self.room.saturating_sub(figures + NAME_LEAST + 3))
+    }
+
     fn line(&mut self, node: &TreeNode, branch: &str, own: Option<u64>, more: usize) {
         let view = self.view;
         // A column of its own where anything is an estimate.
-        let about = if view.stderr > 0.5 { format!(" {:<12}", plus_minus(node.stderr, |n| amount(view, n))) } else { String::new() };
+        let about = if self.is_estimated() { format!(" {:<12}", plus_minus(node.stderr, |n| amount(view, n))) } else { String::new() };
         let figures = format!("{:>10}{about} {:>6}  {branch}", amount(view, node.inclusive), share(node.inclusive, view));
         let more = if more > 0 { format!(" … {more} more") } else { String::new() };
-        let own = own.map_or(more, |own| format!(" ({} itself)", amount(view, own)));
-        let room = self.room.saturating_sub(figures.chars().count() + own.chars().count()).max(NAME_LEAST);
+        let behind = own.map_or(more, |own| format!(" ({} itself)", amount(view, own)));
+        let room = self.room.saturating_sub(figures.chars().count());
+        // On a narrow screen a call's name comes first.
+        let behind = if room < NAME_LEAST + behind.chars().count() { String::new() } else { behind };
         let who = node.frame.as_ref().map_or("smaller ones".into(), label);
-        self.lines.push(cut(&format!("{figures}{}{own}", cut(&who, room)), self.room));
+        let name = cut(&who, room - behind.chars().count());
+        self.lines.push(format!("{figures}{name}{behind}"));
     }
 }
 
@@ -105,7 +120,11 @@ mod tests {
     }
 
     fn drawn(tree: Vec<TreeNode>, total: u64, room: usize) -> (Vec<String>, u64) {
-        let view = View { unit: "allocations", total: Some(total), tree, ..View::default() };
+        drawn_with(tree, total, room, 0.0)
+    }
+
+    fn drawn_with(tree: Vec<TreeNode>, total: u64, room: usize, stderr: f64) -> (Vec<String>, u64) {
+        let view = View { unit: "allocations", total: Some(total), stderr, tree, ..View::default() };
         let mut drawn = Tree { view: &view, least: total as f64 * SHARE_SHOWN, room, hidden: 0, lines: Vec::new() };
         let several = drawn.shown(&view.tree).len() > 1;
         drawn.branches(&view.tree, "", several);
@@ -140,14 +159,20 @@ mod tests {
 
     #[test]
     fn however_deep_no_line_is_wider_than_the_screen_and_no_number_is_cut() {
-        let mut tree = vec![call("a_function_of_a_long_name", "a_file_of_a_long_name.py", 400, 400, vec![])];
-        for _ in 0..40 {
-            let of = tree[0].inclusive + 400;
-            tree = vec![call("a_function_of_a_long_name", "a_file_of_a_long_name.py", of, 400, tree)];
-        }
-        for room in [50, 90] {
-            let (lines, _) = drawn(tree.clone(), tree[0].inclusive, room);
-            assert!(lines.len() == 41 && lines.iter().all(|l| l.chars().count() <= room && l.contains(" %  ")), "{lines:#?}");
+        let call = |inclusive: u64, calls| TreeNode {
+            stderr: 30.0,
+            ..call("a_function_of_a_long_name", "a_file_of_a_long_name.py", inclusive, 400, calls)
+        };
+        let tree = (2..=41).fold(vec![call(400, vec![])], |inner, n| vec![call(400 * n, inner)]);
+        for (room, stderr) in [(50, 0.0), (90, 0.0), (50, 30.0), (90, 30.0)] {
+            let (lines, _) = drawn_with(tree.clone(), tree[0].inclusive, room, stderr);
+            // Behind the share the branches, whole, and the name.
+            let name = |l: &str| l.split_once(" %  ").map(|(_, rest)| rest.trim_start_matches(['│', '├', '└', '─', ' ']).to_owned());
+            let whole = |l: &String| {
+                l.chars().count() <= room && name(l).is_some_and(|n| n.starts_with("a_fil") && n.chars().count() >= NAME_LEAST)
+            };
+            assert!(lines.len() == 41 && lines.iter().all(whole), "{lines:#?}");
+            assert!(stderr == 0.0 || lines.iter().all(|l| l.contains(" ± 30")), "{lines:#?}");
         }
     }
 }
