@@ -21,6 +21,7 @@ use crate::hooks::heap::ready;
 use crate::lane::{Hot, LANES, push};
 use crate::{drain, lines, share, snapshot, spool, sys, writer};
 use core::sync::atomic::{AtomicU64, Ordering::*};
+use memshim_format::cost::Cost;
 use memshim_format::phase::{edge, what};
 use memshim_format::record::{ARG_WORD, op, start};
 
@@ -99,7 +100,7 @@ static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 /// Edges after recording was lowered to totals.
 static UNTOLD: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds that looks took: at bytes read and written, and at counts and layers.
-static SPENT: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+static SPENT: [(AtomicU64, Cost); 2] = [const { (AtomicU64::new(0), Cost::new()) }; 2];
 
 /// So many at once, and so many a second, in fast mode: the size of its trace is bounded by time.
 const AT_ONCE: u64 = 100_000;
@@ -121,7 +122,7 @@ pub fn forget() {
     UNTOLD.store(0, Relaxed);
     TOLD.store(0, Relaxed);
     LEFT_OUT.store(0, Relaxed);
-    SPENT.iter().for_each(|spent| spent.store(0, Relaxed));
+    SPENT.iter().for_each(|(spent, _)| spent.store(0, Relaxed));
     process::forget();
 }
 
@@ -151,13 +152,13 @@ unsafe fn is_left_out(hot: *mut Hot) -> bool {
 }
 
 /// Looks as long as such looks have cost less than 1 % of the time so far, 20 ms given.
-fn while_cheap<T>(spent: &AtomicU64, look: impl FnOnce() -> T) -> Option<T> {
+fn while_cheap<T>((spent, cost): &(AtomicU64, Cost), look: impl FnOnce() -> T) -> Option<T> {
     if spent.load(Relaxed) >= 20_000_000 + since_start() / 100 {
         return None;
     }
     let begun = sys::now();
     let found = look();
-    spent.fetch_add(sys::now() - begun, Relaxed);
+    spent.fetch_add(cost.of(sys::now() - begun), Relaxed);
     Some(found)
 }
 

@@ -13,6 +13,7 @@ use crate::{lines, proc, share, sink, writer};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use libc::c_int;
+use memshim_format::cost::Cost;
 
 /// A file kept open, with its identity.
 #[derive(Clone, Copy)]
@@ -40,6 +41,7 @@ static STARTED: AtomicU64 = AtomicU64::new(0);
 static mut PEAK: u64 = 0;
 static mut PEAK_AT: u64 = 0;
 static mut PEAK_COST: u64 = 0;
+static COST: Cost = Cost::new();
 /// RSS at the highest peak with `smaps_rollup`.
 static mut ROLLED: u64 = 0;
 /// What `smaps_rollup` took in all, in ns, and the last time by page.
@@ -328,7 +330,7 @@ fn snapshot(why: &str, status: Option<Status>) {
             }
         }
         own(&mut t);
-        (PEAK_AT, PEAK_COST) = (begun, end(&mut t, begun).saturating_sub(ROLLUPS - before));
+        (PEAK_AT, PEAK_COST) = (begun, COST.of(end(&mut t, begun).saturating_sub(ROLLUPS - before)));
     }
 }
 
