@@ -10,8 +10,9 @@ mod fields;
 use fields::{Fields, NONE};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use support::pyrules::{KEEPS, MINORS, by_name, notes, report, run, script, with_each};
 use support::{lossy, pyenv, root};
 
@@ -248,21 +249,30 @@ const TOOLS: [(&str, &[&str]); 6] = [
     ("coverage", &["-c", COVERAGE]),
 ];
 
+/// What an interpreter prints, if it ends well.
+fn asked(python: &Path, code: &str, path: &OsString) -> Option<String> {
+    let said = Command::new(python).args(["-c", code]).env("PYTHONPATH", path).stdin(Stdio::null()).output().ok()?;
+    said.status.success().then(|| lossy(&said.stdout).trim().to_owned())
+}
+
 #[test]
 fn tools_see_what_they_saw() {
     let name = "tools_see_what_they_saw";
+    // Those that are not Python's own are lent to later interpreters by the one that may have them: what they need of theirs is Python alone.
+    let lent = support::python().and_then(|p| asked(p, "print(__import__('sysconfig').get_path('purelib'))", &"".into()));
     let tools = |python: &Path, version: &str| {
+        let is_later = asked(python, "print(__import__('sys').version_info >= (3, 11))", &"".into()).is_some_and(|said| said == "True");
+        let folders = [Some(root().join("tests/pyrules")), lent.as_ref().filter(|_| is_later).map(PathBuf::from)];
+        let path = std::env::join_paths(folders.iter().flatten()).expect("folders");
         for (tool, words) in TOOLS {
-            let has =
-                Command::new(python).args(["-c", "import sys, importlib.util as u; sys.exit(not u.find_spec(sys.argv[1]))", tool]).status();
-            if !has.is_ok_and(|s| s.success()) {
+            if asked(python, &format!("import {tool}"), &path).is_none() {
                 support::skip(&format!("{name} ({version}, {tool})"), "needs that module");
                 continue;
             }
             let dir = support::fresh_dir(&format!("{name}/{version}"));
             let said = ["", "__main__:*,looked_at:*"].map(|rules| {
                 let mut command = Command::new(python);
-                command.args(words).arg(script("looked_at.py")).env("PYTHONPATH", root().join("tests/pyrules")).env("COLUMNS", "100");
+                command.args(words).arg(script("looked_at.py")).env("PYTHONPATH", &path).env("COLUMNS", "100");
                 let ran = run(&mut command, &dir, rules);
                 (ran.end(), timeless(&(lossy(&ran.stdout) + &lossy(&ran.stderr))))
             });
