@@ -1,4 +1,4 @@
-//! What is promised of a real program that compiles functions with `torch.compile`. Runs where `MEMSHIM_TORCH_PYTHON` names an interpreter that has PyTorch
+//! What is promised of real programs of PyTorch: what `torch.compile` compiles is known, and PyTorch's own profiler hears of memory as ever. Runs where `MEMSHIM_TORCH_PYTHON` names an interpreter that has PyTorch
 //! 2.15 or so, whose C++ compiler works.
 mod support;
 
@@ -8,16 +8,31 @@ use std::path::PathBuf;
 use std::process::Command;
 use support::{Need, fresh_dir, lacks, lossy, memshim, root, skip};
 
-const NAME: &str = "a_torch_program_has_its_compilations";
+fn pytorch(test: &str, needs: &[Need]) -> Option<PathBuf> {
+    let python = std::env::var_os("MEMSHIM_TORCH_PYTHON").map(PathBuf::from);
+    if python.is_none() {
+        skip(test, "needs PyTorch (MEMSHIM_TORCH_PYTHON)");
+    }
+    python.filter(|_| !lacks(test, needs))
+}
+
+/// What it says by way of the function of `c10` that memshim stands in front of.
+#[test]
+fn pytorchs_own_profiler_hears_of_memory() {
+    let Some(python) = pytorch("pytorchs_own_profiler_hears_of_memory", &[Need::Preload]) else { return };
+    let said = ["", support::shim().to_str().expect("a path")].map(|preload| {
+        let mut c = Command::new(&python);
+        c.arg(root().join("tests/programs/torch_profiled.py")).current_dir(fresh_dir("torch-profiled")).env("LD_PRELOAD", preload);
+        let o = c.output().expect("it runs");
+        assert_eq!(o.status.code(), Some(0), "{}", lossy(&o.stderr));
+        lossy(&o.stdout)
+    });
+    assert!(said[0] == said[1] && said[0].contains("('aten::empty', 4194304)"), "{said:?}");
+}
 
 #[test]
 fn a_torch_program_has_its_compilations() {
-    let Some(python) = std::env::var_os("MEMSHIM_TORCH_PYTHON").map(PathBuf::from) else {
-        return skip(NAME, "needs PyTorch (MEMSHIM_TORCH_PYTHON)");
-    };
-    if lacks(NAME, &[Need::Preload, Need::Command("g++")]) {
-        return;
-    }
+    let Some(python) = pytorch("a_torch_program_has_its_compilations", &[Need::Preload, Need::Command("g++")]) else { return };
     let program = root().join("tests/programs/torch_compiled.py");
     for logs in ["recompiles,dynamo,inductor", "recompiles"] {
         let dir = fresh_dir("torch");

@@ -102,6 +102,9 @@ static int memory(char **args)
     line("EXPECT pinned %llu", 40 * MIB);
     line("EXPECT total %zu", vram);
     line("EXPECT failed cuMemAlloc 2 1");
+    int version = 0;
+    OKAY(cuDriverGetVersion, &version);
+    line("EXPECT version %d", version);
     return 0;
 }
 

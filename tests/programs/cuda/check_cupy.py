@@ -29,4 +29,5 @@ for i in range(tiles):
         t = cupy.asarray(rows[i * side : (i + 1) * side])
         sums += float((t @ t.T).sum())
         del t
-print('EXPECT cupy', pool.total_bytes(), (8 << 22) + rows.nbytes, cupy.__version__, total + sums)
+print('EXPECT version', 'cupy', cupy.__version__, 'CUDA', cupy.cuda.runtime.runtimeGetVersion())
+print('EXPECT cupy', pool.total_bytes(), (8 << 22) + rows.nbytes, total + sums)

@@ -1,4 +1,18 @@
-# For `scripts/gpu-check`: a product of JAX. Says what came out.
-import jax, jax.numpy as np
+# For `scripts/gpu-check`: a product of JAX, a hundred times. Says what came out, and what JAX's own allocator had at most.
+import sys, time, jax, jax.numpy as np
+device = jax.devices()[0]
+if device.platform == 'cpu':
+    sys.exit('JAX sees no GPU here')
 x = jax.device_put(np.ones((1024, 1024)))
-print('EXPECT jax', float((x @ x).sum()), jax.__version__, jax.devices()[0].platform)
+step = jax.jit(lambda a: a @ x / 1024)
+step(x).block_until_ready()
+ms = []
+for _ in range(5):
+    begun, y = time.perf_counter(), x
+    for _ in range(20):
+        y = step(y)
+    y.block_until_ready()
+    ms.append((time.perf_counter() - begun) * 50)
+print('EXPECT version', 'jax', jax.__version__)
+print('EXPECT step', min(ms))
+print('EXPECT jax', device.memory_stats()['peak_bytes_in_use'], float(y.sum()))

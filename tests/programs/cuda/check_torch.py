@@ -1,4 +1,5 @@
 # For `scripts/gpu-check`: PyTorch with pinned and pageable copies, a side stream, a training step, a graph. Says what it knows by itself.
+import time
 import torch
 torch.manual_seed(0)
 d = torch.device('cuda')
@@ -27,6 +28,15 @@ with torch.no_grad(), torch.cuda.graph(g):
 for _ in range(20):
     g.replay()
 torch.cuda.synchronize()
+steps = []
+for _ in range(5):
+    begun = time.perf_counter()
+    for _ in range(20):
+        net(page.to(d).view(-1, 1024)).square().mean().backward()
+    torch.cuda.synchronize()
+    steps.append((time.perf_counter() - begun) * 50)
 expandable = int(any(s.get('is_expandable') for s in torch.cuda.memory_snapshot()))
+print('EXPECT version', 'torch', torch.__version__, 'CUDA', torch.version.cuda)
+print('EXPECT step', min(steps))
 print('EXPECT copy H2D pinned', 10, 10 * host.numel() * 4, ms)
-print('EXPECT torch', torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), 20, expandable, torch.__version__, float(z.sum()))
+print('EXPECT torch', torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), 20, expandable, float(z.sum()))
