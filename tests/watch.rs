@@ -146,11 +146,11 @@ fn a_trace_that_stands_still_on_a_full_disk_says_so_at_once_and_in_the_report() 
     }
     for trace in ["w.jsonl", "w.jsonl.zst"] {
         let dir = fresh_dir(test);
-        // Some 250 bytes a look (40 compressed), 400 looks a second.
+        // Some 250 bytes a look (40 compressed), 1,000 looks a second.
         let size = if trace.ends_with("zst") { "8k" } else { "40k" };
         let script = format!(
             r#"mount -t tmpfs -o size={size} none "$DIR" || exit 77; sleep 9 & pid=$!
-            "$MEMSHIM" watch $pid -o "$DIR/{trace}" --interval 2500us --for 4s 2> "$SAID"; echo "exit $?"; kill $pid
+            "$MEMSHIM" watch $pid -o "$DIR/{trace}" --interval 1ms --for 4s 2> "$SAID"; echo "exit $?"; kill $pid
             "$MEMSHIM" analyze --json "$DIR/{trace}""#
         );
         let said = dir.with_extension("said");

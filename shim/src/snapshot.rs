@@ -51,9 +51,8 @@ static mut ROLLUP_PAGE: u64 = ROLLUP_PAGE_FIRST;
 const ROLLUP_PAGE_FIRST: u64 = 150;
 const ROLLUP_TELLS: u64 = 16 << 20;
 /// The kernel counts page by page for it, and holds up changes of mappings meanwhile. So it gets a part of the time that has passed, as snapshots do,
-/// and in full mode what is too little to matter there; in fast mode a smaller one.
+/// and in full mode what is too little to matter there.
 const SHARE: u64 = 400;
-const ROLLUP_SHARE_FAST: u64 = 1000;
 const ROLLUP_FREE_NS: u64 = 2_000_000;
 
 static mut BUFFER: [u8; 8192] = [0; 8192];
@@ -297,10 +296,9 @@ fn rss(now: u64, s: &Status) {
 /// Whether `smaps_rollup` of so many resident bytes takes no more than its part of the time.
 unsafe fn is_time_for_rollup(now: u64, rss: u64) -> bool {
     // SAFETY: the lock is held, under which alone the mode changes.
-    let (spent, of_page, is_full) = unsafe { (ROLLUPS, ROLLUP_PAGE, CONFIG.mode == FULL) };
-    let (free, share) = if is_full { (ROLLUP_FREE_NS, SHARE) } else { (0, ROLLUP_SHARE_FAST) };
+    let (spent, of_page, free) = unsafe { (ROLLUPS, ROLLUP_PAGE, if CONFIG.mode == FULL { ROLLUP_FREE_NS } else { 0 }) };
     let passed = now.saturating_sub(started());
-    spent + rss / 4096 * of_page <= free + passed / share
+    spent + rss / 4096 * of_page <= free + passed / SHARE
 }
 
 /// When recording began.
