@@ -132,12 +132,15 @@ elif CASE == "slow":
     # So much a terminal takes that nobody reads; with half as much again, whoever hands it on waits, and the program does not.
     ours, theirs = pty.openpty()
     os.set_blocking(theirs, False)
-    room = 0
-    try:
-        while True:
+    room = refused = 0
+    while refused < 10:
+        try:
             room += os.write(theirs, b"x" * 4096)
-    except BlockingIOError:
-        pass
+            refused = 0
+        except BlockingIOError:
+            # The kernel hands on to the reader's side by a thread of its own, which makes room again.
+            refused += 1
+            time.sleep(0.005)
     printed, tell = os.pipe()
     os.set_inheritable(tell, True)
     s = Screen(program(f"""
