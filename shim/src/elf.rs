@@ -8,7 +8,7 @@
 #[path = "elf/dynamic.rs"]
 mod dynamic;
 
-pub use dynamic::{Dynamic, Function, Relocation};
+pub use dynamic::{Dynamic, Function, Relocation, tag};
 
 use core::ffi::{CStr, c_char, c_void};
 

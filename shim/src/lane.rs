@@ -56,7 +56,7 @@ pub struct Hot {
     pub index: u32,
     /// Index + 1 of the block being filled.
     pub block: u32,
-    /// The mark of the hooked driver call that the thread is in, 0 for none.
+    /// `UNDER_WAY` in a hooked driver call or one of ours, else 0.
     pub gpu: u32,
     /// Open phases of the thread that are left out.
     pub left_out: u32,

@@ -135,10 +135,10 @@ struct Named<'a> {
     file: &'a [u8],
     at: *const c_void,
     /// How near to the caller that is, from 1 on.
-    rank: u32,
+    nearness: u32,
 }
 
-/// A path's folder, with its stroke, and the rest.
+/// A path's folder, with its slash, and the rest.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let at = path.iter().rposition(|c| *c == b'/').map_or(0, |i| i + 1);
     (path.get(..at).unwrap_or_default(), path.get(at..).unwrap_or_default())
@@ -174,14 +174,14 @@ unsafe extern "C" fn look_in(info: *const Info, _: usize, named: *mut Named) -> 
         let named = &mut *named;
         let Some(at) = elf::find_in(&raw const object, named.name).filter(|at| *at != named.but) else { return 0 };
         let (folder, file) = split(name_of(info));
-        let rank = match () {
+        let nearness = match () {
             _ if contains(info, named.caller) => 4,
             _ if !folder.is_empty() && folder == split(named.path).0 => 3,
             _ if file.starts_with(named.file) => 2,
             _ => 1,
         };
-        if rank > named.rank {
-            (named.at, named.rank) = (at, rank);
+        if nearness > named.nearness {
+            (named.at, named.nearness) = (at, nearness);
         }
         0
     }
@@ -190,7 +190,7 @@ unsafe extern "C" fn look_in(info: *const Info, _: usize, named: *mut Named) -> 
 /// The function of a name that a caller means, but for one that is known: in its own library, in one beside it, in one whose file name begins with
 /// `file`, in the first of all; null where there is none.
 pub fn function(name: &[u8], but: *const c_void, caller: usize, file: &[u8]) -> *const c_void {
-    let mut named = Named { name, but, caller, path: b"", file, at: core::ptr::null(), rank: 0 };
+    let mut named = Named { name, but, caller, path: b"", file, at: core::ptr::null(), nearness: 0 };
     each(find_caller, &mut named);
     each(look_in, &mut named);
     named.at
@@ -246,19 +246,19 @@ pub fn path_up_to(word: &[u8], into: &mut [u8]) -> usize {
     path.len
 }
 
-/// The object that an address is in, as the loader's handle; null where there is none, and for the program, whose scope is the global one. No handle to ask
-/// `dlsym` by: of an object that came with another one it is not whole.
-pub fn handle_of(address: usize) -> *mut c_void {
+/// The object that an address is in; null where there is none, and for the program, whose scope is the global one.
+pub fn object_at(address: usize) -> *const elf::Object {
     const RTLD_DL_LINKMAP: c_int = 2;
     let f = real::default(b"dladdr1");
     if f.is_null() {
-        return core::ptr::null_mut();
+        return core::ptr::null();
     }
     // SAFETY: the C library's function; it writes four pointers and one more. The loader's handles are its objects.
     unsafe {
         let ask: unsafe extern "C" fn(usize, *mut [usize; 4], *mut *mut c_void, c_int) -> c_int = core::mem::transmute(f);
-        let (mut info, mut object) = ([0usize; 4], core::ptr::null_mut());
+        let (mut info, mut object) = ([0usize; 4], core::ptr::null_mut::<c_void>());
         let found = ask(address, &raw mut info, &raw mut object, RTLD_DL_LINKMAP) != 0;
-        if found && object.cast_const() != elf::program().cast::<c_void>() { object } else { core::ptr::null_mut() }
+        let object = object.cast::<elf::Object>().cast_const();
+        if found && object != elf::program() { object } else { core::ptr::null() }
     }
 }

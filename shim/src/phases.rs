@@ -99,7 +99,7 @@ static TOLD: AtomicU64 = AtomicU64::new(0);
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 /// Edges after recording was lowered to totals.
 static UNTOLD: AtomicU64 = AtomicU64::new(0);
-/// Nanoseconds that looks took: at bytes read and written, and at counts and layers.
+/// Nanoseconds that looks took, at bytes read and written and at counts and layers, and what such a look usually takes.
 static SPENT: [(AtomicU64, Cost); 2] = [const { (AtomicU64::new(0), Cost::new()) }; 2];
 
 /// So many at once, and so many a second, in fast mode: the size of its trace is bounded by time.

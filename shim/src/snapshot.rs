@@ -3,17 +3,20 @@
 //! takes the lowest free descriptor from under the program.
 
 mod own;
+mod status;
 
 pub use own::own;
 
 use crate::config::{CONFIG, FULL};
 use crate::sys::{self, Path, sys};
 use crate::text::Text;
-use crate::{lines, proc, share, sink, writer};
+use crate::{lines, proc, share, sink};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use libc::c_int;
 use memshim_format::cost::Cost;
+use status::{Status, status};
+pub use status::{look, program_threads};
 
 /// A file kept open, with its identity.
 #[derive(Clone, Copy)]
@@ -195,68 +198,6 @@ unsafe fn walk(root: &[u8], path: &[u8], version: u64) {
 fn digits(s: &[u8]) -> Option<u64> {
     let n = s.iter().position(|c| !c.is_ascii_digit()).unwrap_or(s.len());
     crate::config::number(s.get(..n)?)
-}
-
-/// The numbers of `/proc/self/status`.
-#[derive(Clone, Copy, Default)]
-pub struct Status {
-    rss: u64,
-    hwm: u64,
-    anon: u64,
-    file: u64,
-    shmem: u64,
-    swap: u64,
-    size: u64,
-    peak: u64,
-    stk: u64,
-    hugetlb: u64,
-    /// Without the writer, which is not one of the program's.
-    threads: u64,
-    /// The first thread has ended; it counts until the process has been waited for.
-    first_ended: bool,
-}
-
-impl Status {
-    /// Whether no thread of the program is left. The writer lives.
-    pub fn is_without_program(&self) -> bool {
-        self.threads == self.first_ended as u64
-    }
-
-    fn has_memory(&self) -> bool {
-        self.rss > 0
-    }
-}
-
-/// What is known also of a process whose first thread has ended, which has no memory for `/proc` any more. The lock is held, or one thread exists.
-pub fn look() -> Option<Status> {
-    // SAFETY: the caller's promise.
-    let s = unsafe { STATUS.read() };
-    let f = |k: &[u8]| proc::field(s, k).unwrap_or(0);
-    proc::field(s, b"Threads")?;
-    Some(Status {
-        rss: f(b"VmRSS"),
-        hwm: f(b"VmHWM"),
-        anon: f(b"RssAnon"),
-        file: f(b"RssFile"),
-        shmem: f(b"RssShmem"),
-        swap: f(b"VmSwap"),
-        size: f(b"VmSize"),
-        peak: f(b"VmPeak"),
-        stk: f(b"VmStk"),
-        hugetlb: f(b"HugetlbPages"),
-        threads: f(b"Threads").saturating_sub(writer::alive() as u64),
-        first_ended: s.windows(9).any(|w| w == b"State:\tZ "),
-    })
-}
-
-fn status() -> Option<Status> {
-    look().filter(Status::has_memory)
-}
-
-/// Threads of the program, but for one where the writer does not live; where `/proc` tells. The lock is held.
-pub fn program_threads() -> Option<u64> {
-    let s = look()?;
-    Some((s.threads + writer::alive() as u64).saturating_sub(1 + s.first_ended as u64))
 }
 
 /// One sample; at a new peak (1 % or 1 MiB above the last) a snapshot too, as long as snapshots take less than 0.25 % of the time, and

@@ -263,6 +263,13 @@ fn work() -> bool {
     let (interval, shared) = unsafe { (CONFIG.interval_ns, SPOOL.shared) };
     let looks = alive() && now >= LAST_LOOK.load(Relaxed) + LOOK_NS;
     let ticks = now >= LAST_TICK.load(Relaxed) + interval;
+    if ticks {
+        LAST_TICK.store(now, Relaxed);
+        lines::ended_stacks(now);
+        lines::loaded();
+        lines::calls(now, false);
+    }
+    // Last, so that what is resident and what is live are of one instant.
     let status = if looks || ticks { snapshot::look() } else { None };
     if looks {
         LAST_LOOK.store(now, Relaxed);
@@ -273,10 +280,6 @@ fn work() -> bool {
         }
     }
     if ticks {
-        LAST_TICK.store(now, Relaxed);
-        lines::ended_stacks(now);
-        lines::loaded();
-        lines::calls(now, false);
         snapshot::sample(now, status);
     }
     note_failed_exec(shared, now);

@@ -184,7 +184,7 @@ fn hot_owner(run: &Run) -> impl Iterator<Item = Advice> {
     })
 }
 
-/// Resident memory that is nobody's: what the allocator keeps of blocks freed long ago, or what huge pages take beside what is touched; silent where it
+/// Resident memory that is nobody's: what the allocator keeps of blocks that were freed, or what huge pages take beside what is touched; silent where it
 /// is neither. Where recording was lowered it may be of maps that are not in the trace.
 fn slack(run: &Run) -> impl Iterator<Item = Advice> {
     let found = run.rss.at_peak.as_ref().filter(|_| run.heap.seen && run.lowered.is_none()).and_then(|p| {
@@ -192,7 +192,7 @@ fn slack(run: &Run) -> impl Iterator<Item = Advice> {
         let threads = run.threads_total.unwrap_or(0);
         let huge = run.snapshots.iter().filter_map(|s| s["rollup"]["anon_huge"].as_u64()).max().unwrap_or(0);
         let huge = Some(huge).filter(|huge| *huge >= bytes / 2);
-        // Of what was freed by then the allocator cannot keep more than that. What a child inherited and freed is not known.
+        // Of what the run freed the allocator cannot keep more than that. What a child inherited and freed is not known.
         let freed = run.heap.requested_bytes.less(p.heap.unwrap_or_default()).0;
         let how = match run.allocator.as_str() {
             _ if freed < bytes / 2 && run.heap.inherited_bytes.0 == 0 => {

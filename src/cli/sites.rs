@@ -35,7 +35,7 @@ pub struct Sites {
     #[arg(long, value_enum, default_value = "peak", value_name = "MEASURE")]
     sort: MeasureFlag,
 
-    /// Rows shown; of a tree the ends of its branches
+    /// Rows shown; of a tree its leaves
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = value::rows)]
     top: usize,
 

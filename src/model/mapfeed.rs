@@ -56,7 +56,8 @@ impl MapFeed {
         }
     }
 
-    /// Resident memory is the highest so far. Rows of calls before that may be still to come, none of calls after it has been.
+    /// Resident memory is the highest so far. Rows of calls before that may be still to come; of calls after it none has been, but where an edge of a phase
+    /// was looked at a little after its time.
     pub fn rss_peak(&mut self, t: u64) {
         self.then = (t, self.committed());
     }

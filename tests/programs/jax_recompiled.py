@@ -8,7 +8,7 @@ import numpy as np
 
 @jax.jit
 def unrolled(x):
-    for i in range(12):
+    for i in range(40):
         x = jnp.sin(x) * (i + 1) + x @ x
     return x
 

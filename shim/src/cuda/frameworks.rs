@@ -44,8 +44,7 @@ fn real(caller: usize) -> usize {
     let first = caller.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
     for i in 0..SITES.len() {
         let Some(site) = SITES.get((first + i) % SITES.len()) else { break };
-        let of = site.caller.load(Relaxed);
-        if of == caller || of == 0 && site.caller.compare_exchange(0, caller, Relaxed, Relaxed).is_ok() {
+        if is_it(&site.caller, caller) {
             let known = site.real.load(Relaxed);
             if known == 0 {
                 site.real.store(find(caller), Relaxed);
@@ -70,11 +69,15 @@ fn find(caller: usize) -> usize {
 static COPIES: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
 
 fn copy(real: usize) -> usize {
-    let is_it = |at: &AtomicUsize| match at.compare_exchange(0, real, Relaxed, Relaxed) {
-        Ok(_) => true,
-        Err(of) => of == real,
-    };
-    COPIES.iter().position(is_it).unwrap_or(COPIES.len() - 1)
+    COPIES.iter().position(|at| is_it(at, real)).unwrap_or(COPIES.len() - 1)
+}
+
+/// Whether a place is that of a value, or was nobody's and is now.
+fn is_it(at: &AtomicUsize, value: usize) -> bool {
+    match at.load(Relaxed) {
+        0 => at.compare_exchange(0, value, Relaxed, Relaxed).map_or_else(|of| of == value, |_| true),
+        of => of == value,
+    }
 }
 
 /// What was told of each device: what each copy has allocated and reserved; the most of all together, and when.

@@ -144,6 +144,14 @@ pub fn next_at_start(symbol: &[u8]) -> Option<*const c_void> {
     elf::find_next_until(LAST_AT_START.load(Relaxed), symbol).map(|f| f.at)
 }
 
+/// Whether an object was there when the program began: it sees what everybody sees, and no more.
+pub fn was_there_at_start(object: *const elf::Object) -> bool {
+    let last = LAST_AT_START.load(Relaxed).cast_const();
+    // SAFETY: what the program began with stays loaded, and is first in the loader's list.
+    let next = |o: &*const elf::Object| (*o != last).then(|| unsafe { elf::next(*o) }).filter(|o| !o.is_null());
+    core::iter::successors(Some(elf::program()).filter(|o| !o.is_null()), next).any(|o| o == object)
+}
+
 /// The last of the objects with which the program began: what comes later is not in front of anybody's calls but its own.
 static LAST_AT_START: AtomicPtr<elf::Object> = AtomicPtr::new(core::ptr::null_mut());
 

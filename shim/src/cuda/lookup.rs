@@ -156,9 +156,13 @@ unsafe fn in_global_scope(e: &Entry, name: &CStr, caller: usize) -> Picked {
         if !ours || !look(RTLD_NEXT, name.as_ptr()).is_null() {
             return PASS;
         }
-        // A library sees its own scope too.
-        let own = loaded::handle_of(caller).cast::<elf::Object>().cast_const();
-        if libcuda::is_loaded() && !own.is_null() && loaded::sees(own, name.to_bytes(), elf::ourselves()) {
+        // A library that came later sees its own scope too.
+        let own = loaded::object_at(caller);
+        if libcuda::is_loaded()
+            && !own.is_null()
+            && !libcuda::was_there_at_start(own)
+            && loaded::sees(own, name.to_bytes(), elf::ourselves())
+        {
             return PASS;
         }
         Picked { done: 1, ..PASS }
@@ -237,7 +241,7 @@ fn before_us() -> impl Iterator<Item = *const elf::Object> {
 
 /// The object that an address is in; the program where it is in none.
 fn object_of(address: usize) -> *const elf::Object {
-    let object = loaded::handle_of(address).cast_const().cast::<elf::Object>();
+    let object = loaded::object_at(address);
     if object.is_null() { elf::program() } else { object }
 }
 

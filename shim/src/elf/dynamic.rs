@@ -14,13 +14,15 @@ struct Symbol {
 }
 
 /// Tags of a dynamic section.
-mod tag {
+pub mod tag {
+    pub const NEEDED: u64 = 1;
     pub const PLT_LEN: u64 = 2;
     pub const HASH: u64 = 4;
     pub const STRINGS: u64 = 5;
     pub const SYMBOLS: u64 = 6;
     pub const RELOCATIONS: u64 = 7;
     pub const RELOCATIONS_LEN: u64 = 8;
+    pub const SONAME: u64 = 14;
     pub const PLT_KIND: u64 = 20;
     pub const PLT: u64 = 23;
     pub const GNU_HASH: u64 = 0x6fff_fef5;
@@ -127,10 +129,6 @@ impl Dynamic {
             })
         }
     }
-
-    /// Tags of names: of an object that this one needs, of this one itself.
-    pub const NEEDED: u64 = 1;
-    pub const OWN_NAME: u64 = 14;
 
     /// The names under a tag of the dynamic section.
     ///

@@ -3,7 +3,7 @@
 //! somebody opened by themselves.
 
 use super::locked;
-use crate::elf::{self, Dynamic, Object};
+use crate::elf::{self, Dynamic, Object, tag};
 use core::ffi::CStr;
 
 /// Objects that are looked at, by their places in the loader's list.
@@ -33,10 +33,9 @@ unsafe fn needs(o: *const Object, other: *const Object) -> bool {
         let path = elf::name(other);
         let path = if path.is_null() { b"" } else { CStr::from_ptr(path).to_bytes() };
         let file = path.rsplit(|c| *c == b'/').next().unwrap_or(path);
-        let is_it = |name: &[u8]| {
-            !name.is_empty() && (name == path || name == file || Dynamic::names(other, Dynamic::OWN_NAME).any(|own| own == name))
-        };
-        Dynamic::names(o, Dynamic::NEEDED).any(is_it)
+        let is_it =
+            |name: &[u8]| !name.is_empty() && (name == path || name == file || Dynamic::names(other, tag::SONAME).any(|own| own == name));
+        Dynamic::names(o, tag::NEEDED).any(is_it)
     }
 }
 

@@ -147,12 +147,12 @@ pub struct View {
     pub top: usize,
     pub rows: Vec<ViewRow>,
     pub rows_total: u64,
-    #[serde(serialize_with = "in_a_row")]
+    #[serde(serialize_with = "in_preorder")]
     pub tree: Vec<TreeNode>,
 }
 
 /// A tree as a list: calls before what they lead to, which is one deeper. Nested as deep as stacks are, few readers of JSON would take it.
-fn in_a_row<S: Serializer>(nodes: &[TreeNode], to: S) -> Result<S::Ok, S::Error> {
+fn in_preorder<S: Serializer>(nodes: &[TreeNode], to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Row<'a> {
         depth: usize,

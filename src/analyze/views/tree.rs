@@ -9,7 +9,7 @@ const LEAST_SHARE: f64 = 0.01;
 /// Deeper the tree is cut: its nodes nest on our stack too.
 const DEPTH_MAX: usize = 512;
 
-/// The largest first, the smallest together; with no more ends of branches than are asked for.
+/// The largest first, the smallest together; with no more leaves than are asked for.
 pub fn tree(rows: &[(Stack, Sums)], table: &FrameTable, request: &Request, all: f64) -> Vec<TreeNode> {
     let mut nodes = level(&paths(rows, request.measure), 0, table, all);
     let kept = Numbered::of(&nodes).with_most(request.top);
