@@ -22,6 +22,8 @@ use std::time::Duration;
 use support::{Session, pyenv as interpreter, root};
 
 const MINORS: std::ops::RangeInclusive<u32> = 7..=14;
+/// Builds without a global lock.
+const FREE_THREADED: std::ops::RangeInclusive<u32> = 13..=14;
 
 /// Runs `test` with each interpreter, in threads; those that are missing are said.
 fn with_each(name: &str, test: impl Fn(&Path, &str) + Sync) {
@@ -32,6 +34,15 @@ fn with_each(name: &str, test: impl Fn(&Path, &str) + Sync) {
                 Some(python) => {
                     let test = &test;
                     s.spawn(move || test(&python, &format!("3.{minor}")));
+                }
+            }
+        }
+        for minor in FREE_THREADED {
+            match support::pyenv_free_threaded(minor) {
+                None => support::skip(&format!("{name} (3.{minor}t)"), "needs pyenv's"),
+                Some(python) => {
+                    let test = &test;
+                    s.spawn(move || test(&python, &format!("3.{minor}t")));
                 }
             }
         }
@@ -239,6 +250,44 @@ fn an_unknown_interpreter_is_named_and_not_walked() {
         Some(python) => {
             let out = Command::new(python).args(["-c", ask]).arg(library).output().expect("run Python");
             assert_eq!(support::lossy(&out.stdout), "0 0\nTrue\n", "{}", support::lossy(&out.stderr));
+        }
+    }
+}
+
+/// Of a version that is not known, and of a build of a known one whose types are of other sizes.
+#[test]
+fn a_report_says_which_interpreter_was_not_walked_and_has_its_native_stacks() {
+    let test = "a_report_says_which_interpreter_was_not_walked_and_has_its_native_stacks";
+    if support::lacks(test, &[support::Need::Preload]) {
+        return;
+    }
+    for minor in [99, 15, 14, 11] {
+        let dir = support::fresh_dir(&format!("{test}/3.{minor}"));
+        let program = support::build("py_stand_in.c", &format!("py_stand_in_{minor}"), &["-rdynamic", &format!("-DMINOR={minor}")]);
+        for stacks in ["mixed", "python"] {
+            let mut command = Command::new(&program);
+            command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_MODE", "full").env("MEMSHIM_STACKS", stacks).current_dir(&dir);
+            let ran = Session::start(&mut command, &dir).finish(Duration::from_secs(60));
+            assert_eq!((ran.end(), support::lossy(&ran.stderr)), ("exit 0".into(), String::new()), "3.{minor}");
+            let trace = dir.join("trace.jsonl");
+            let report: serde_json::Value = serde_json::from_str(&support::analyze(&trace).expect("a report")).expect("JSON");
+            let page = Command::new(support::memshim()).arg("analyze").arg(&trace).output().expect("memshim");
+            let page = support::lossy(&page.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+            std::fs::remove_file(&trace).expect("a trace");
+            let run = &report["runs"][0];
+            assert_eq!(run["python"]["version"], format!("3.{minor}.0"), "{stacks}");
+            let missing = run["missing"].as_array().expect("what is missing");
+            let of_python = missing.iter().find(|m| m["what"] == "Python's frames").unwrap_or_else(|| panic!("3.{minor}: {missing:?}"));
+            assert_eq!(of_python["why"], "memshim does not know this version of the interpreter", "3.{minor}");
+            assert!(
+                page.contains("memshim does not know this version of the interpreter") && page.contains(&format!("3.{minor}.0")),
+                "{page}"
+            );
+            if stacks == "mixed" {
+                let owner = &run["owners"][0];
+                let of = (owner["frame"]["function"].as_str(), owner["live_at_peak_bytes"].as_u64());
+                assert_eq!(of, (Some("keep"), Some(10_000_000)), "3.{minor}");
+            }
         }
     }
 }

@@ -110,11 +110,22 @@ pub fn is_free_threaded(python: &Path) -> bool {
 
 /// pyenv's interpreter of a minor version (`PYENV_ROOT`, else `~/.pyenv`).
 pub fn pyenv(minor: u32) -> Option<PathBuf> {
+    of_pyenv(minor, "")
+}
+
+/// The same of its builds without a global lock, `3.14.0t`.
+pub fn pyenv_free_threaded(minor: u32) -> Option<PathBuf> {
+    of_pyenv(minor, "t")
+}
+
+fn of_pyenv(minor: u32, kind: &str) -> Option<PathBuf> {
     let pyenv = std::env::var("PYENV_ROOT").or_else(|_| std::env::var("HOME").map(|home| home + "/.pyenv")).ok()?;
     let prefix = format!("3.{minor}.");
     let versions = std::fs::read_dir(pyenv + "/versions").ok()?.flatten();
-    let of_minor =
-        |name: &std::ffi::OsStr| name.to_string_lossy().strip_prefix(&prefix).is_some_and(|rest| rest.bytes().all(|c| c.is_ascii_digit()));
+    let of_minor = |name: &std::ffi::OsStr| {
+        let patch = name.to_string_lossy().strip_prefix(&prefix).and_then(|rest| Some(rest.strip_suffix(kind)?.to_owned()));
+        patch.is_some_and(|patch| !patch.is_empty() && patch.bytes().all(|c| c.is_ascii_digit()))
+    };
     let dir = versions.filter(|e| of_minor(&e.file_name())).map(|e| e.path()).max()?;
     Some(dir.join("bin/python3")).filter(|p| p.exists())
 }
