@@ -110,11 +110,18 @@ macro_rules! corpora {
 corpora! {
     frames_of_all_shapes: "shapes";
     recursion_and_trees: "recursion";
-    a_stack_is_cut_at_256_frames: "deep";
     exceptions_and_destructors_on_their_way: "exceptions";
     callbacks_through_the_c_library: "callbacks";
     lazily_bound_functions_with_resolvers: "resolver";
     forked_children: "forks";
+}
+
+#[test]
+fn a_stack_is_cut_at_256_frames() {
+    corpus("a_stack_is_cut_at_256_frames", "deep", &[], |what, t| {
+        agree(what, t);
+        assert!(t.cut > 0 && t.cut < t.same, "{what}: {} of {} are cut", t.cut, t.same);
+    });
 }
 
 #[test]
