@@ -18,7 +18,7 @@ const PHASES_SHOWN: usize = 200;
 /// Who maps once in more steps than these leaks nothing each step.
 const MAPS_RARELY: f64 = 10.0;
 /// Growth of fewer standard errors is not one.
-const CERTAIN: f64 = 2.0;
+const CERTAIN: f64 = 3.0;
 
 /// Fills in the sites of an image's phases.
 pub fn complete(image: &ImageEnd, phases: &mut [Phase], names: &Names, table: &mut FrameTable, options: &Options) {
@@ -69,10 +69,10 @@ pub fn who(site: &PhaseSite) -> String {
     site.owner.and_then(|at| site.frames.get(at)).or(site.frames.first()).map_or("code without a name".into(), views::label)
 }
 
-/// By how much each site of a phase holds more at its later ends, in two parts: the first two thirds of them, and the last.
-fn grown(image: &ImageEnd, phase: &Phase) -> HashMap<u32, [Balance; 2]> {
+/// By how much each site of a phase holds more at its later ends, in two parts, the first two thirds of them and the last, and in all.
+fn grown(image: &ImageEnd, phase: &Phase) -> HashMap<u32, [Balance; 3]> {
     let paths: Vec<bool> = image.phases.paths.iter().map(|p| is(p, phase)).collect();
-    let mut all: HashMap<u32, [Balance; 2]> = HashMap::new();
+    let mut all: HashMap<u32, [Balance; 3]> = HashMap::new();
     for l in image.heap.left.iter().filter(|l| paths.get(l.path as usize) == Some(&true)) {
         let parts = all.entry(l.site).or_default();
         parts.iter_mut().zip(l.grown).for_each(|(part, more)| part.join(more));
@@ -82,11 +82,9 @@ fn grown(image: &ImageEnd, phase: &Phase) -> HashMap<u32, [Balance; 2]> {
 
 /// Of these the sites that hold more and more. What grows in one part alone was loaded once, or has filled; that is only told where nothing grows in
 /// both.
-fn leaking(sites: HashMap<u32, [Balance; 2]>) -> Vec<(u32, Balance)> {
+fn leaking(sites: HashMap<u32, [Balance; 3]>) -> Vec<(u32, Balance)> {
     let mut all: Vec<(u32, Balance, bool)> = Vec::new();
-    for (site, [early, late]) in sites {
-        let mut both = early;
-        both.join(late);
+    for (site, [early, late, both]) in sites {
         let certain = both.bytes as f64 > CERTAIN * both.variance.max(0.0).sqrt();
         all.push((site, both, early.bytes > 0 && late.bytes > 0 && certain));
     }

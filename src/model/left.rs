@@ -128,7 +128,7 @@ pub struct LeftAt {
     /// Allocated in it, live at its peak, and not any more at the end after that.
     pub meanwhile: Balance,
     /// Of a phase that repeats, by how much more of it is live at later ends: from [`first_told`] to the middle one, from there to the last.
-    pub grown: [Balance; 2],
+    pub grown: [Balance; 3],
 }
 
 impl PhaseSites {

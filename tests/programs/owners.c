@@ -1,8 +1,9 @@
-/* Holds, leaks and passes memory at lines that are marked. Sizes are such that glibc's usable size is the requested one. */
+/* Holds, leaks and passes memory, and holds more with each step, at lines that are marked. Sizes are such that glibc's usable size is the requested one. */
+#include "../../include/memshim.h"
 #include <stdlib.h>
 #include <string.h>
 
-static void *held[50], *kept[3000];
+static void *held[50], *kept[3000], *grown[180];
 
 __attribute__((noinline)) static void *hold(size_t n)
 {
@@ -22,16 +23,28 @@ __attribute__((noinline)) static void pass(void)
     free(p);
 }
 
+__attribute__((noinline)) static void grow(int i)
+{
+    grown[i] = malloc(4008); /* <GROWTH> */
+}
+
 int main(void)
 {
     for (int i = 0; i < 1000; i++)
         pass();
     for (int i = 0; i < 3000; i++)
         leak(i);
+    for (int step = 0; step < 60; step++) {
+        memshim_begin("step");
+        for (int i = 0; i < 3; i++)
+            grow(3 * step + i);
+        memshim_end();
+    }
     for (int i = 0; i < 50; i++)
         held[i] = hold(100008);
     for (int i = 0; i < 50; i++)
         free(held[i]);
     memset(kept, 0, sizeof kept);
+    memset(grown, 0, sizeof grown);
     return 0;
 }

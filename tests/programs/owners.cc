@@ -1,8 +1,9 @@
-// Holds, leaks and passes memory at lines that are marked, by operator new, a container and an inlined function.
+// Holds, leaks and passes memory, and holds more with each step, at lines that are marked, by operator new, a container and an inlined function.
+#include "../../include/memshim.h"
 #include <cstddef>
 #include <vector>
 
-static char *volatile kept[3000];
+static char *volatile kept[3000], *volatile grown[180];
 
 struct Holder {
     std::vector<char *> blocks;
@@ -27,6 +28,11 @@ __attribute__((noinline)) static void leak(int i)
     kept[i] = made(1000); // <LEAK>
 }
 
+__attribute__((noinline)) static void grow(int i)
+{
+    grown[i] = made(4008); // <GROWTH>
+}
+
 template <typename T> __attribute__((noinline)) void pass(std::size_t n)
 {
     T *volatile p = new T[n]; // <TEMPORARY>
@@ -39,6 +45,11 @@ int main()
         pass<char>(5000);
     for (int i = 0; i < 3000; i++)
         leak(i);
+    for (int step = 0; step < 60; step++) {
+        memshim::phase on("step");
+        for (int i = 0; i < 3; i++)
+            grow(3 * step + i);
+    }
     {
         Holder h;
         h.blocks.reserve(50);

@@ -54,15 +54,16 @@ impl Ends {
         next.checked_sub(1).map_or(Balance::default(), |at| self.0[at].1)
     }
 
-    /// By how much what was held grew from the first end that is told on up to the last part of the way ([`LAST_OF`]), and from there to the last
-    /// end, at which it held `last`.
-    pub(super) fn grown(&self, ends: u32, last: Balance) -> [Balance; 2] {
+    /// By how much what was held grew from the first end that is told on up to the last part of the way ([`LAST_OF`]), from there to the last
+    /// end, at which it held `last`, and in all: the two parts have an end in common, so that their variances do not add up.
+    pub(super) fn grown(&self, ends: u32, last: Balance) -> [Balance; 3] {
         if (ends as usize) < judged::LEAK_STEPS_MIN {
             return Default::default();
         }
         let first = first_told(ends);
         let later = self.at((first + (ends - first) / LAST_OF * (LAST_OF - 1)).next_multiple_of(grid(ends)));
-        [later.since(self.at(first)), last.since(later)]
+        let first = self.at(first);
+        [later.since(first), last.since(later), last.since(first)]
     }
 }
 
@@ -75,7 +76,7 @@ mod tests {
     }
 
     /// Growth of a place that holds so much at each of its ends, changing after it where the next differs.
-    fn grown(ends: u32, held: impl Fn(u32) -> i64) -> ([i64; 2], usize) {
+    fn grown(ends: u32, held: impl Fn(u32) -> i64) -> ([i64; 3], usize) {
         let (mut all, mut seen, mut noted) = (Ends::default(), 0, 0);
         for end in 1..=ends {
             if end == ends || held(end) != held(end + 1) {
@@ -90,8 +91,8 @@ mod tests {
     #[test]
     fn growth_is_exact_however_many_ends_there_are() {
         for ends in [10, 63, 64, 127, 128, 129, 1000, 4097, 100_000] {
-            let ([early, late], noted) = grown(ends, |end| i64::from(end) * 10);
-            assert_eq!(early + late, i64::from(ends - first_told(ends)) * 10, "{ends}");
+            let ([early, late, both], noted) = grown(ends, |end| i64::from(end) * 10);
+            assert_eq!((early + late, both), (both, i64::from(ends - first_told(ends)) * 10), "{ends}");
             assert!((early - 2 * late).abs() <= 3 * 10 * i64::from(grid(ends) + 2), "{ends}: two thirds {early}, the last {late}");
             assert!(noted <= 2 * GRID as usize + 1, "{ends}: {noted}");
             assert!(first_told(ends) - ends / 10 <= ends / GRID + 1, "{ends}");
@@ -100,11 +101,20 @@ mod tests {
 
     #[test]
     fn what_warms_up_does_not_grow_and_what_jumps_or_stops_grows_in_one_part() {
-        assert_eq!(grown(1000, |end| i64::from(end.min(90))).0, [0, 0]);
-        assert_eq!(grown(1000, |end| if end < 300 { 5 } else { 80 }).0, [75, 0]);
-        assert_eq!(grown(1000, |end| if end < 900 { 5 } else { 80 }).0, [0, 75]);
+        assert_eq!(grown(1000, |end| i64::from(end.min(90))).0, [0, 0, 0]);
+        assert_eq!(grown(1000, |end| if end < 300 { 5 } else { 80 }).0, [75, 0, 75]);
+        assert_eq!(grown(1000, |end| if end < 900 { 5 } else { 80 }).0, [0, 75, 75]);
         assert_eq!(grown(1000, |end| i64::from(end.min(600)) * 10).0[1], 0);
-        assert_eq!(grown(1000, |_| 0), ([0, 0], 0), "nothing to note of what is gone by each end");
-        assert_eq!(grown(9, i64::from).0, [0, 0], "too few");
+        assert_eq!(grown(1000, |_| 0), ([0, 0, 0], 0), "nothing to note of what is gone by each end");
+        assert_eq!(grown(9, i64::from).0, [0, 0, 0], "too few");
+    }
+
+    /// Of what was there at the first end all may have gone since; what was there in between is in neither end's error.
+    #[test]
+    fn the_error_of_growth_is_that_of_its_two_ends() {
+        let (mut all, mut noted) = (Ends::default(), 0);
+        let of = |end: u32| Balance { variance: f64::from(end), ..balance(i64::from(end)) };
+        (1..=60).for_each(|end| all.hold(end - 1, end, of(end), &mut noted));
+        assert_eq!((first_told(60), all.grown(60, of(60)).map(|b| (b.bytes, b.variance))), (7, [(34, 48.0), (19, 101.0), (53, 67.0)]));
     }
 }
