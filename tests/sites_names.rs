@@ -10,11 +10,12 @@ mod writer;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use made::{analyze_with, run_of};
 use memshim::analyze::Options;
 use memshim::analyze::report::{Frame, Run};
-use memshim::symbols::Search;
+use memshim::symbols::{Search, Time};
 use writer::Writer;
 
 /// The program, and where its labels are.
@@ -137,6 +138,33 @@ fn names_come_from_where_the_symbols_are() {
     assert!(lines.is_empty() && why.contains("--symbols"), "{why}");
 }
 
+/// Where the time for lines is over, functions have names; where all of it is, what is left is counted as without one.
+#[test]
+fn what_there_was_no_time_for_is_said_and_counted() {
+    let (path, labels) = program("sites", &[]);
+    let trace = one_stack(path.to_str().unwrap(), &build_id(&path), &labels);
+    let hour = Duration::from_secs(3600);
+    let within = |lines, all| {
+        let search = Search { time: Time { lines, all }, ..Search::default() };
+        let run = analyze_with(&trace, &Options { symbols: search, ..Options::default() }).runs.remove(0);
+        let frames: Vec<_> = run.sites[0].frames.iter().map(|f| (f.function.clone(), f.line)).collect();
+        let why: Vec<_> = run.sites_total.problems.iter().map(|p| p.why.clone()).collect();
+        (frames, why, run.sites_total.unresolved_bytes.0)
+    };
+    let (frames, why, unresolved) = within(hour, hour);
+    assert_eq!((frames.len(), frames[3].1, why.len(), unresolved), (4, Some(31), 0, 0));
+
+    let (frames, why, unresolved) = within(Duration::ZERO, hour);
+    let functions: Vec<_> = ["deep::Box::fill(int)", "hidden(int)", "main"].map(|f| (Some(f.to_owned()), None)).into();
+    assert_eq!((frames, unresolved), (functions, 0), "what was inlined is not known without its tables");
+    assert_eq!(why, ["no time was left for the source lines of 3 of 3 places in it: --symbols-time gives more"]);
+
+    let (frames, why, unresolved) = within(Duration::ZERO, Duration::ZERO);
+    assert!(frames.len() == 3 && frames.iter().all(|f| *f == (None, None)), "{frames:?}");
+    assert_eq!(why, ["no time was left for the names of 3 of 3 places in it: --symbols-time gives more"]);
+    assert_eq!(unresolved, 1000);
+}
+
 #[test]
 fn a_file_that_was_built_anew_is_not_used() {
     let (path, labels) = program("sites", &[]);
@@ -205,4 +233,6 @@ fn a_packed_trace_is_read_without_the_program() {
     let text = memshim(&["analyze", "packed/trace.jsonl", "--symbols", "packed/symbols", "--sites"]);
     assert!(text.contains("inlined (sites.cc:13) (inlined)"), "{text}");
     assert!(!memshim(&["analyze", "packed/trace.jsonl", "--sites"]).contains("sites.cc"));
+    let text = memshim(&["analyze", "packed/trace.jsonl", "--symbols", "packed/symbols", "--sites", "--symbols-time", "1ns"]);
+    assert!(!text.contains("sites.cc:13") && text.contains("no time was left for the names of 3 of 3 places"), "{text}");
 }

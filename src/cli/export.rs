@@ -1,7 +1,7 @@
 //! `memshim export`: call sites for other tools.
 
 use super::analyze::with_progress;
-use super::sites::{Chosen, MeasureFlag, Symbols};
+use super::sites::{Chosen, MeasureFlag, Names};
 use super::{Usage, bail_usage, cause, exit, is_no_room};
 use crate::analyze::Options;
 use crate::analyze::profile::Profile;
@@ -49,7 +49,7 @@ pub struct Export {
     chosen: Chosen,
 
     #[command(flatten)]
-    symbols: Symbols,
+    names: Names,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -68,7 +68,7 @@ impl Export {
     pub fn execute(self) -> anyhow::Result<u8> {
         let mut options = Options::default();
         self.chosen.apply(&mut options)?;
-        self.symbols.apply(&mut options)?;
+        self.names.apply(&mut options)?;
         self.chosen.apply_phase(&self.traces, self.pid, &mut options)?;
         if self.to == Format::Pprof && self.output.is_none() && io::stdout().is_terminal() {
             bail_usage!("pprof's format is not for a terminal: name a file with -o");

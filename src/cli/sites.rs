@@ -9,8 +9,10 @@ use crate::analyze::suppressions::Suppressions;
 use crate::analyze::views::{By, Measure, Request};
 use crate::analyze::{self, Options};
 use crate::model::sites::Instant;
+use crate::symbols::Time;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Args)]
 #[command(next_help_heading = "Call sites")]
@@ -43,7 +45,7 @@ pub struct Sites {
     pub chosen: Chosen,
 
     #[command(flatten)]
-    pub symbols: Symbols,
+    names: Names,
 }
 
 /// Which sites, and of which instant.
@@ -83,6 +85,17 @@ pub struct Symbols {
     /// Look for programs, libraries and debug files here first: by path, by name, or by `.build-id`
     #[arg(long, value_name = "DIR")]
     symbols: Vec<PathBuf>,
+}
+
+/// How names of code are looked up.
+#[derive(Args)]
+pub struct Names {
+    #[command(flatten)]
+    symbols: Symbols,
+
+    /// Look names up no longer than this: source lines for two thirds of it, then functions alone; what is left stays without
+    #[arg(long, value_name = "TIME", value_parser = value::time, default_value = "30s")]
+    symbols_time: Duration,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -149,7 +162,7 @@ impl Sites {
             bail_usage!("--left: of phases only blocks of the heap are known by who left them; leave --memory out");
         }
         options.left = self.chosen.phase.clone().filter(|_| self.left);
-        self.symbols.apply(options)
+        self.names.apply(options)
     }
 
     /// Finds the phase that is asked for, where its time is what counts.
@@ -228,6 +241,13 @@ pub fn which_phases<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> S
     names.truncate(8);
     let there = if names.is_empty() { "there are none".to_owned() } else { format!("there are {}", names.join(", ")) };
     format!("--phase {wanted}: no such phase in these traces; {there}")
+}
+
+impl Names {
+    pub fn apply(&self, options: &mut Options) -> anyhow::Result<()> {
+        options.symbols.time = Time::of(self.symbols_time);
+        self.symbols.apply(options)
+    }
 }
 
 impl Symbols {

@@ -5,6 +5,7 @@ use crate::analyze::check::Limit;
 use memshim_format::{phase, value};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 /// A number of bytes: `65536`, `64KiB`, `64k`, `1.5GiB`, `2MB`.
 pub fn bytes(text: &str) -> Result<u64, String> {
@@ -57,6 +58,12 @@ pub fn share_limit(text: &str) -> Result<Limit, String> {
 pub fn size_limit(text: &str) -> Result<Limit, String> {
     limit(text, bytes(text).ok().map(|n| n as f64))
         .ok_or_else(|| format!("`{text}` is no size: write 10MB, 64KiB or a number of bytes, or off"))
+}
+
+/// A length of time.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let ns = value::nanoseconds(text.as_bytes());
+    ns.map(Duration::from_nanos).ok_or_else(|| format!("`{text}` is no time: write 30s, 2m or 500ms for example"))
 }
 
 fn limit(text: &str, below: Option<f64>) -> Option<Limit> {
@@ -151,6 +158,7 @@ mod tests {
             (native_rules(OsStr::new(",")).map(|_| 0), native_rules(OsStr::new("libblas.so*:dgemm_")).is_ok()),
             (rows("0").map(|n| n as u64), rows("1").is_ok()),
             (time_limit("fast").map(|_| 0), ["2ms", "500us", "1s", "off"].iter().all(|t| time_limit(t).is_ok())),
+            (time("30").map(|_| 0), ["30s", "2m", "500ms"].iter().all(|t| time(t).is_ok())),
             (tail_limit("2y").map(|_| 0), ["2x", "5ms", "off"].iter().all(|t| tail_limit(t).is_ok())),
             (share_limit("20").map(|_| 0), true),
             (share_limit("-1").map(|_| 0), share_limit("20%") == share_limit("0.2") && share_limit("off") == Ok(Limit::Off)),

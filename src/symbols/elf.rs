@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::files::SYSTEM_DEBUG;
-use super::{ModuleNames, Named};
+use super::{Deadlines, ModuleNames, Named};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 
 /// Addresses looked up between two looks at the clock.
 const CHUNK: usize = 256;
 
-/// Names of addresses of the file. After the deadline only functions are named: that needs no DWARF.
-pub fn names(path: &Path, addresses: &[u64], folders: &[PathBuf], deadline: Instant) -> ModuleNames {
+/// Names of addresses of the file. Where the time for lines is over, functions are named: that needs no DWARF.
+pub(super) fn names(path: &Path, addresses: &[u64], folders: &[PathBuf], until: Deadlines) -> ModuleNames {
     let debug_dirs = folders.iter().cloned().chain(SYSTEM_DEBUG.map(PathBuf::from));
     // One for each file: what it keeps of a file is given back with it.
     let symbolizer = Symbolizer::builder().set_debug_dirs(Some(debug_dirs)).enable_demangling(false).build();
@@ -20,10 +20,15 @@ pub fn names(path: &Path, addresses: &[u64], folders: &[PathBuf], deadline: Inst
     let mut sorted = addresses.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
-    let mut hurried = 0;
+    let (mut unlined, mut unnamed) = (0, 0);
     for chunk in sorted.chunks(CHUNK) {
-        let hurry = Instant::now() >= deadline;
-        hurried += if hurry { chunk.len() } else { 0 };
+        let now = Instant::now();
+        if now >= until.all {
+            unnamed += chunk.len();
+            continue;
+        }
+        let hurry = now >= until.lines;
+        unlined += if hurry { chunk.len() } else { 0 };
         let mut elf = Elf::new(path);
         elf.debug_syms = !hurry;
         let source = Source::Elf(elf);
@@ -44,10 +49,19 @@ pub fn names(path: &Path, addresses: &[u64], folders: &[PathBuf], deadline: Inst
             }
         }
     }
-    if hurried > 0 {
-        names.problem = Some(format!("no time was left for the source lines of {hurried} addresses"));
-    }
+    names.problem = too_late(unnamed, unlined, sorted.len());
     names
+}
+
+/// What there was no time for, and what gives more.
+fn too_late(unnamed: usize, unlined: usize, all: usize) -> Option<String> {
+    let what = match (unnamed, unlined) {
+        (0, 0) => return None,
+        (0, _) => format!("the source lines of {unlined}"),
+        (_, 0) => format!("the names of {unnamed}"),
+        _ => format!("the names of {unnamed} and the source lines of {unlined}"),
+    };
+    Some(format!("no time was left for {what} of {all} places in it: --symbols-time gives more"))
 }
 
 /// A name as its source has it. Only what begins as mangled names do is one: a C function `f` is not C++'s `float`.

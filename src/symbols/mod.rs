@@ -1,7 +1,7 @@
 //! Names of code: addresses in files become functions, source lines and inlined frames. Not for live processes, and never from the network.
 //!
 //! A trace says which file (path and build id) an address is of. A file of another build id is another file, however it is called, and is not
-//! used: wrong names are worse than none. All this is time-boxed: what there was no time for stays without a name and is counted.
+//! used: wrong names are worse than none. All this is time-boxed: what there was no time for stays without lines or without a name, and is counted.
 
 pub mod carry;
 pub mod detail;
@@ -31,14 +31,38 @@ pub struct Named {
 pub struct Search {
     /// Folders of programs, libraries and debug files (`--symbols`), looked at first.
     pub folders: Vec<PathBuf>,
-    /// No more than this; the default where it is `None`.
-    pub time: Option<Duration>,
+    pub time: Time,
     /// Threads at a time; 0: as many as there are processors.
     pub parallel: usize,
 }
 
-/// Lines and inlined functions of very large programs can take minutes; names of functions alone take much less.
-const TIME: Duration = Duration::from_secs(20);
+/// How long names are looked up: lines and inlined functions of very large programs can take minutes, names of functions alone take much less.
+#[derive(Clone, Copy, Debug)]
+pub struct Time {
+    pub lines: Duration,
+    /// Both together.
+    pub all: Duration,
+}
+
+impl Time {
+    /// So much in all, a third of it for functions alone.
+    pub fn of(all: Duration) -> Time {
+        Time { lines: all * 2 / 3, all }
+    }
+}
+
+impl Default for Time {
+    fn default() -> Time {
+        Time::of(Duration::from_secs(30))
+    }
+}
+
+/// The instants at which that is over.
+#[derive(Clone, Copy)]
+struct Deadlines {
+    lines: Instant,
+    all: Instant,
+}
 
 /// Names of the addresses of one file.
 #[derive(Clone, Debug, Default)]
@@ -59,13 +83,14 @@ pub struct Wanted<'a> {
 
 /// Looks everything up, file by file, several files at a time. The answers are in the order of the questions.
 pub fn names(wanted: &[Wanted], search: &Search) -> Vec<ModuleNames> {
-    let deadline = Instant::now() + search.time.unwrap_or(TIME);
-    largest_first(wanted, search.parallel, |w| w.addresses.len() as u64, |w| of_module(w, search, deadline))
+    let now = Instant::now();
+    let until = Deadlines { lines: now + search.time.lines, all: now + search.time.all };
+    largest_first(wanted, search.parallel, |w| w.addresses.len() as u64, |w| of_module(w, search, until))
 }
 
-fn of_module(wanted: &Wanted, search: &Search, deadline: Instant) -> ModuleNames {
+fn of_module(wanted: &Wanted, search: &Search, until: Deadlines) -> ModuleNames {
     match files::find(wanted.module, &search.folders) {
-        Source::File(path) => elf::names(&path, &wanted.addresses, &search.folders, deadline),
+        Source::File(path) => elf::names(&path, &wanted.addresses, &search.folders, until),
         Source::None(why) => ModuleNames { problem: Some(why), ..ModuleNames::default() },
     }
 }
