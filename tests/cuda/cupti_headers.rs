@@ -33,8 +33,8 @@ fn every_call_that_starts_work_is_asked_for_by_its_number() {
     assert_eq!(ids, of_fake.map(|(name, id)| (name.to_owned(), id.parse().expect("a number"))).collect());
 }
 
-/// Sets of folders with CUPTI's headers and those that they include.
-fn headers() -> Vec<Vec<PathBuf>> {
+/// Sets of folders that have all of these headers.
+pub fn headers(files: &[&str]) -> Vec<Vec<PathBuf>> {
     let split = |set: &str| set.split(':').map(PathBuf::from).collect();
     let mut sets: Vec<Vec<PathBuf>> = std::env::var("MEMSHIM_CUPTI_INCLUDE").map_or(vec![], |all| all.split(',').map(split).collect());
     if let Some(home) = std::env::var_os("CUDA_HOME").map(PathBuf::from) {
@@ -46,7 +46,7 @@ fn headers() -> Vec<Vec<PathBuf>> {
         sets.push(vec![at.join("cu13/include")]);
         sets.push(vec![at.join("cuda_cupti/include"), at.join("cuda_runtime/include")]);
     }
-    let whole = |set: &Vec<PathBuf>| ["cupti_activity.h", "cuda.h"].iter().all(|f| set.iter().any(|d| d.join(f).exists()));
+    let whole = |set: &Vec<PathBuf>| files.iter().all(|f| set.iter().any(|d| d.join(f).exists()));
     sets.retain(whole);
     sets
 }
@@ -71,7 +71,7 @@ fn layouts() -> BTreeMap<String, Vec<usize>> {
 #[test]
 fn fields_and_numbers_are_where_the_real_headers_have_them() {
     let test = "fields_and_numbers_are_where_the_real_headers_have_them";
-    let sets = headers();
+    let sets = headers(&["cupti_activity.h", "cuda.h"]);
     if sets.is_empty() {
         return support::skip(test, "needs headers of CUPTI and CUDA (nvidia packages of Python, CUDA_HOME, or MEMSHIM_CUPTI_INCLUDE)");
     }

@@ -65,8 +65,8 @@ fn graphs_are_counted_with_what_a_launch_copies() {
         assert_eq!([row(0, keys), row(1, keys), row(2, keys)], [[2, 1, 1, 20, 1], [0, 1, 0, 4, 0], [1, 0, 0, 0, 0]], "{way}");
         assert_eq!((&all[0]["reuse_rate"], &all[1]["reuse_rate"], &all[2]["reuse_rate"]), (&json!(0.9), &json!(0.75), &Value::Null));
         assert_eq!(all[0]["bytes_per_launch"], json!({"H2D": 3 * MIB, "D2H": MIB / 2, "memset": 4096}));
-        assert_eq!(all[1]["bytes_per_launch"], json!({"H2D": 2 * MIB + 6000, "D2H": MIB / 2, "D2D": 20_000, "memset": 5120}));
-        assert_eq!(g.number("/graphs_total/bytes/H2D"), (16 * 2 + 4 * 3 + 4 * 2) * MIB + 4 * 6000);
+        assert_eq!(all[1]["bytes_per_launch"], json!({"H2D": 2 * MIB + 9000, "D2H": MIB / 2, "D2D": 20_000, "memset": 5120}));
+        assert_eq!(g.number("/graphs_total/bytes/H2D"), (16 * 2 + 4 * 3 + 4 * 2) * MIB + 4 * 9000);
         assert_eq!(g.at("/graphs_total/reuse_rate"), &json!(0.875));
         assert!(g.transfers().is_empty(), "what is captured is not a transfer: {:?}", g.transfers());
         // Two copies at the rate of the device, one of half a MiB, a memset, and a kernel of 5 µs: by the driver's own arithmetic.

@@ -151,8 +151,6 @@ pub enum Shape {
     AddFreeNode,
     /// (node*, graph, dependencies, …, parameters): a node of any kind; the place of the parameters.
     AddNode(u8),
-    /// Only passed on.
-    Pass,
     /// (function, six dimensions, shared bytes, stream, …)
     Kernel,
     /// (configuration, function, …)
@@ -234,7 +232,7 @@ pub unsafe fn run(c: &Call) -> i32 {
             Shape::GraphUpload => graphs::changed(c, graph::UPLOAD, c.word(0) as u64, c.stream(1)),
             Shape::Kernel => kernels::launch(c, c.stream(8)),
             Shape::KernelEx => kernels::launch(c, kernels::stream_of_configuration(c)),
-            Shape::Lookup | Shape::Cupti | Shape::Pass => c.make(),
+            Shape::Lookup | Shape::Cupti => c.make(),
         }
     }
 }

@@ -142,7 +142,7 @@ entries! {
     cuGraphAddMemsetNode: cuGraphAddMemsetNode 10000 Plain six AddSetNode;
     cuGraphAddNode: cuGraphAddNode 12020 Plain six AddNode(4);
     cuGraphAddNode_v2: cuGraphAddNode 12030 Plain six AddNode(5);
-    cuGraphAddNode_v3: cuGraphAddNode 13040 Plain wide Pass;
+    cuGraphAddNode_v3: cuGraphAddNode 13040 Plain six AddNode(5);
     cuGraphClone: cuGraphClone 10000 Plain six GraphClone;
     cuGraphCreate: cuGraphCreate 10000 Plain six GraphCreate;
     cuGraphDestroy: cuGraphDestroy 10000 Plain six GraphDestroy;

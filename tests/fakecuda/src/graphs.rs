@@ -190,9 +190,7 @@ driver_functions! { call;
     });
     cuGraphAddNode(node: Out<u64>, g: u64, before: usize, n: usize, p: In<i32>) => add_node(&call, g, p);
     cuGraphAddNode_v2(node: Out<u64>, g: u64, before: usize, data: usize, n: usize, p: In<i32>) => add_node(&call, g, p);
-    // The last argument is checked: it comes by the stack.
-    cuGraphAddNode_v3(node: Out<u64>, g: u64, before: usize, data: usize, n: usize, p: In<i32>, more: usize, last: usize) =>
-        call.make(|_| if last == 7 { Ok(()) } else { Err(INVALID_VALUE) });
+    cuGraphAddNode_v3(node: Out<u64>, g: u64, before: usize, data: usize, n: usize, p: In<i32>) => add_node(&call, g, p);
     cuGraphExecMemcpyNodeSetParams(e: u64, node: u64, p: usize, c: u64) => allowed(&call);
     cuGraphExecMemsetNodeSetParams(e: u64, node: u64, p: usize, c: u64) => allowed(&call);
     cuGraphExecKernelNodeSetParams(e: u64, node: u64, p: usize) => allowed(&call);

@@ -275,7 +275,7 @@ static void graphs(void)
     OKAY(cuGraphAddMemFreeNode, &node, made, (void *)0, (size_t)0, alloc.address);
     OKAY(cuGraphAddNode, &node, made, (void *)0, (size_t)0, &any);
     OKAY(cuGraphAddNode_v2, &node, made, (void *)0, (void *)0, (size_t)0, &any);
-    OKAY(cuGraphAddNode_v3, &node, made, (void *)0, (void *)0, (size_t)0, &any, (void *)0, (void *)7);
+    OKAY(cuGraphAddNode_v3, &node, made, (void *)0, (void *)0, (size_t)0, &any);
     OKAY(cuGraphInstantiate, &e[0], g[0], (void *)0, (char *)0, (size_t)0);
     OKAY(cuGraphInstantiate_v2, &e[1], g[1], (void *)0, (char *)0, (size_t)0);
     OKAY(cuGraphInstantiateWithFlags, &e[2], g[2], (uint64_t)0);

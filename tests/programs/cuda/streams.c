@@ -91,7 +91,7 @@ static int graphs(char **args)
     any.of.copy.p[22] = 3000, any.of.copy.p[23] = any.of.copy.p[24] = 1;
     OKAY(cuGraphAddNode, &node, made, (void *)0, (size_t)0, &any);
     OKAY(cuGraphAddNode_v2, &node, made, (void *)0, (void *)0, (size_t)0, &any);
-    OKAY(cuGraphAddNode_v3, &node, made, (void *)0, (void *)0, (size_t)0, &any, (void *)0, (void *)7);
+    OKAY(cuGraphAddNode_v3, &node, made, (void *)0, (void *)0, (size_t)0, &any);
     OKAY(cuGraphInstantiate_v2, &f, made, (void *)0, (char *)0, (size_t)0);
     for (int i = 0; i < 4; i++)
         OKAY(cuGraphLaunch, f, b);
@@ -122,7 +122,7 @@ static int graph_memory(char **args)
     OKAY(cuGraphAddMemAllocNode, &node, m, (void *)0, (size_t)0, &alloc);
     OKAY(cuGraphAddMemFreeNode, &node, m, (void *)0, (size_t)0, alloc.address);
     struct { int type, reserved[3]; union { struct alloc_node alloc; char room[232]; } of; } any = {.type = 10, .of.alloc = {.type = 1, .at = {1, 0}, .bytes = 2 * MIB}};
-    OKAY(cuGraphAddNode, &node, m, (void *)0, (size_t)0, &any);
+    OKAY(cuGraphAddNode_v3, &node, m, (void *)0, (void *)0, (size_t)0, &any);
     need(any.of.alloc.address != 0, "an address");
     OKAY(cuGraphInstantiateWithFlags, &e, g, (uint64_t)0);
     for (int i = 0; i < 3; i++)
