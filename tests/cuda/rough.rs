@@ -13,6 +13,7 @@ fn rough_programs_end_as_they_would_and_lose_no_copy() {
         ("forks_again", 40, 1),
         ("reset_in_flight", 55, 5),
         ("destroyed_in_flight", 35, 5),
+        ("green_in_flight", 35, 5),
         ("exit_with_work", 50, 0),
         ("exit_with_kernels", 10, 0),
         ("reset_in_capture", 5, 5),
@@ -28,6 +29,19 @@ fn rough_programs_end_as_they_would_and_lose_no_copy() {
             let seen = t["timed_count"].as_u64().expect("timed_count");
             assert!(seen >= timed && seen + g.number("/untimed") == copies, "{mode}: {seen} timed, {} not", g.number("/untimed"));
         }
+    }
+}
+
+#[test]
+fn a_green_context_and_the_last_use_of_one_end_as_contexts_do_but_green_ones_without_their_memory() {
+    if skipped("a_green_context_and_the_last_use_of_one_end_as_contexts_do_but_green_ones_without_their_memory") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("rough", "green_in_flight", way);
+        assert!(g.stdout.contains("0 times in a context that was gone"), "{way}: {}", g.stdout);
+        // 16 MiB of the primary context, 4 of the green one, 2 of the one that is used by two, and 1.
+        assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/devices/0/live_bytes")), (22 * MIB, 21 * MIB), "{way}");
     }
 }
 

@@ -11,7 +11,7 @@
 //! A NAME record has text instead: seven bytes a word, low byte first.
 
 /// Driver calls that are events, by the name without the suffixes of their versions. New ones at the end.
-pub const CALLS: [&str; 123] = [
+pub const CALLS: [&str; 127] = [
     "cuArray3DCreate",
     "cuArrayCreate",
     "cuArrayDestroy",
@@ -135,6 +135,10 @@ pub const CALLS: [&str; 123] = [
     "cuStreamBeginRecaptureToGraph",
     "cuStreamBeginCaptureToCig",
     "cuStreamEndCaptureToCig",
+    "cuCtxAttach",
+    "cuCtxDetach",
+    "cuCtxFromGreenCtx",
+    "cuGreenCtxDestroy",
 ];
 
 /// Number where a row is of no call: what is seen beside them.

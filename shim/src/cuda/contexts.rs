@@ -3,7 +3,7 @@
 
 use super::call::{Call, ticket};
 use super::libcuda::own;
-use super::{cupti, lock, state, timing};
+use super::{cupti, green, lock, state, timing};
 use crate::config::{CONFIG, GPU_CUPTI, GPU_EVENTS, GPU_WALL};
 use crate::lane::{Hot, push};
 use crate::text::Text;
@@ -20,13 +20,22 @@ pub struct Context {
     pub handle: AtomicU64,
     pub device: AtomicU32,
     pub number: AtomicU32,
-    /// Made by `cuCtxCreate`; else the device's primary one.
+    /// Made by `cuCtxCreate`, or a green one; else the device's primary one.
     pub made: AtomicU32,
+    /// Uses that it has beside its maker's.
+    attached: AtomicU32,
 }
 
 /// All that are known.
-pub static CONTEXTS: [Context; MOST] =
-    [const { Context { handle: AtomicU64::new(0), device: AtomicU32::new(0), number: AtomicU32::new(0), made: AtomicU32::new(0) } }; MOST];
+pub static CONTEXTS: [Context; MOST] = [const {
+    Context {
+        handle: AtomicU64::new(0),
+        device: AtomicU32::new(0),
+        number: AtomicU32::new(0),
+        made: AtomicU32::new(0),
+        attached: AtomicU32::new(0),
+    }
+}; MOST];
 
 static NUMBERS: AtomicU32 = AtomicU32::new(0);
 /// Bit by device: its name is in the trace.
@@ -106,7 +115,8 @@ fn meet(hot: *mut Hot, h: u64) -> Place {
             let Some(c) = CONTEXTS.get(at) else { return (NOWHERE, false) };
             c.device.store(device as u32 & 0xff, Relaxed);
             c.number.store((NUMBERS.fetch_add(1, Relaxed) + 1) & 0xfff, Relaxed);
-            c.made.store(0, Relaxed);
+            c.made.store(green::is_of_one(h) as u32, Relaxed);
+            c.attached.store(0, Relaxed);
             c.handle.store(h, Release);
             (place(c, at), true)
         })
@@ -117,6 +127,9 @@ fn meet(hot: *mut Hot, h: u64) -> Place {
             super::reaper::end_before_driver();
         }
         row(hot, place, context::SEEN, h, ticket());
+        if green::is_of_one(h) {
+            green::met(place);
+        }
         name_device(hot, device);
         sys::keep_errno(|| state::look(hot, place, sys::now()));
         if cupti::is_wanted() {
@@ -214,6 +227,32 @@ pub fn made(call: &Call) {
     }
 }
 
+/// One use more of a context.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn attached(c: &Call) -> i32 {
+    let place = c.place();
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    if let Some(of) = CONTEXTS.get(place.slot).filter(|_| r == 0) {
+        of.attached.fetch_add(1, Relaxed);
+    }
+    r
+}
+
+/// Whether a context goes on when one use of it ends.
+pub fn is_attached(place: Place) -> bool {
+    CONTEXTS.get(place.slot).is_some_and(|c| c.attached.load(Relaxed) > 0)
+}
+
+/// One of its further uses has ended.
+pub fn detached(place: Place) {
+    if let Some(c) = CONTEXTS.get(place.slot) {
+        let _ = c.attached.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
+    }
+}
+
 /// Contexts that a call is about to end: the one of this handle, or the primary one of a device.
 pub fn ending(handle: Option<u64>, device: u64) -> Option<Place> {
     let at = CONTEXTS.iter().position(|c| {
@@ -282,15 +321,28 @@ fn forget_holders(device: u64) {
 /// The context has ended, with all that was in it.
 pub fn ended(hot: *mut Hot, place: Place, ticket: u64) {
     if let Some(c) = CONTEXTS.get(place.slot) {
-        let h = c.handle.swap(0, AcqRel);
-        row(hot, place, context::END, h, ticket);
-        // SAFETY: this thread's hot.
-        unsafe { super::ranges::remove_context(hot, place.context) };
-        timing::context_ended(hot, place.slot);
-        super::graphs::context_ended(place.slot);
+        memory_ended(hot, place, c.handle.load(Relaxed), ticket);
+        left(hot, place);
         if c.made.load(Relaxed) == 0 {
             forget_holders(place.device);
+            green::primary_ended(hot, place.device);
         }
+    }
+}
+
+/// All memory of a context has ended.
+pub fn memory_ended(hot: *mut Hot, place: Place, handle: u64, ticket: u64) {
+    row(hot, place, context::END, handle, ticket);
+    // SAFETY: this thread's hot.
+    unsafe { super::ranges::remove_context(hot, place.context) };
+}
+
+/// Nobody can be in a context any more.
+pub fn left(hot: *mut Hot, place: Place) {
+    if let Some(c) = CONTEXTS.get(place.slot) {
+        c.handle.store(0, Release);
+        timing::context_ended(hot, place.slot);
+        super::graphs::context_ended(place.slot);
     }
 }
 

@@ -3,14 +3,14 @@
 
 /// In alphabetical order.
 #[rustfmt::skip]
-pub const NOT_HOOKED: [&str; 368] = [
+pub const NOT_HOOKED: [&str; 364] = [
     "cuArray3DGetDescriptor", "cuArrayGetDescriptor", "cuArrayGetMemoryRequirements", "cuArrayGetPlane", "cuArrayGetSparseProperties",
     "cuCheckpointOperationComplete", "cuCheckpointProcessCheckpoint", "cuCheckpointProcessGetRestoreThreadId",
     "cuCheckpointProcessGetState", "cuCheckpointProcessLock", "cuCheckpointProcessRestore", "cuCheckpointProcessUnlock",
     "cuCoredumpDeregisterCompleteCallback", "cuCoredumpDeregisterStartCallback", "cuCoredumpGetAttribute",
     "cuCoredumpGetAttributeGlobal", "cuCoredumpRegisterCompleteCallback", "cuCoredumpRegisterStartCallback", "cuCoredumpSetAttribute",
-    "cuCoredumpSetAttributeGlobal", "cuCtxAttach", "cuCtxDetach", "cuCtxDisablePeerAccess", "cuCtxEnablePeerAccess",
-    "cuCtxFromGreenCtx", "cuCtxGetApiVersion", "cuCtxGetCacheConfig", "cuCtxGetCurrent", "cuCtxGetDevResource", "cuCtxGetDevice",
+    "cuCoredumpSetAttributeGlobal", "cuCtxDisablePeerAccess", "cuCtxEnablePeerAccess",
+    "cuCtxGetApiVersion", "cuCtxGetCacheConfig", "cuCtxGetCurrent", "cuCtxGetDevResource", "cuCtxGetDevice",
     "cuCtxGetExecAffinity", "cuCtxGetFlags", "cuCtxGetId", "cuCtxGetLimit", "cuCtxGetSharedMemConfig", "cuCtxGetStreamPriorityRange",
     "cuCtxPopCurrent", "cuCtxPushCurrent", "cuCtxRecordEvent", "cuCtxResetPersistingL2Cache", "cuCtxSetCacheConfig", "cuCtxSetCurrent",
     "cuCtxSetFlags", "cuCtxSetLimit", "cuCtxSetSharedMemConfig", "cuCtxWaitEvent", "cuDestroyExternalSemaphore",
@@ -46,7 +46,7 @@ pub const NOT_HOOKED: [&str; 368] = [
     "cuGraphNodeGetType", "cuGraphNodeSetEnabled", "cuGraphNodeSetParams", "cuGraphReleaseUserObject", "cuGraphRemoveDependencies",
     "cuGraphRetainUserObject", "cuGraphicsMapResources", "cuGraphicsResourceGetMappedMipmappedArray",
     "cuGraphicsResourceGetMappedPointer", "cuGraphicsResourceSetMapFlags", "cuGraphicsSubResourceGetMappedArray",
-    "cuGraphicsUnmapResources", "cuGraphicsUnregisterResource", "cuGreenCtxCreate", "cuGreenCtxDestroy", "cuGreenCtxGetDevResource",
+    "cuGraphicsUnmapResources", "cuGraphicsUnregisterResource", "cuGreenCtxCreate", "cuGreenCtxGetDevResource",
     "cuGreenCtxGetId", "cuGreenCtxRecordEvent", "cuGreenCtxWaitEvent", "cuImportExternalSemaphore", "cuIpcGetEventHandle",
     "cuIpcGetMemHandle", "cuIpcOpenEventHandle", "cuKernelGetAttribute", "cuKernelGetFunction", "cuKernelGetLibrary",
     "cuKernelGetName", "cuKernelGetParamCount", "cuKernelGetParamInfo", "cuKernelSetAttribute", "cuKernelSetCacheConfig", "cuLaunch",

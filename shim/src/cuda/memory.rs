@@ -278,6 +278,24 @@ pub unsafe fn context_created(c: &Call) -> i32 {
     r
 }
 
+/// One use of a context ends, and the last one ends it.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn context_detached(c: &Call) -> i32 {
+    let handle = c.word(0) as u64;
+    // SAFETY: as called.
+    let Some(place) = contexts::ending(Some(handle), 0).filter(|p| contexts::is_attached(*p)) else {
+        return unsafe { context_ends(c, Some(handle)) };
+    };
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    if r == 0 {
+        contexts::detached(place);
+    }
+    r
+}
+
 /// A device's primary context is let go. Where others hold it still it goes on, and nothing is waited for but that nobody of ours is in it.
 ///
 /// # Safety

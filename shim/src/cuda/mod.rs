@@ -14,6 +14,7 @@ mod cupy;
 mod dlvsym;
 mod frameworks;
 mod graphs;
+mod green;
 mod kernels;
 mod known;
 mod libcuda;
@@ -76,6 +77,7 @@ pub fn forget() {
     ranges::forget();
     streams::forget();
     graphs::forget();
+    green::forget();
     state::forget();
     frameworks::forget();
     timing::forget();

@@ -1,7 +1,7 @@
 //! What the arguments of a hooked call mean, and which file records it.
 
 use super::call::Call;
-use super::{contexts, graphs, kernels, memory, state, streams, transfers};
+use super::{contexts, graphs, green, kernels, memory, state, streams, transfers};
 use crate::phases::process::{self, Driver};
 use memshim_format::gpu::graph;
 
@@ -77,6 +77,14 @@ pub enum Shape {
     CtxCreate,
     /// (context)
     CtxDestroy,
+    /// (context*, flags): one use more of the current context.
+    CtxAttach,
+    /// (context): one use less, and none is its end.
+    CtxDetach,
+    /// (context*, green context)
+    GreenContext,
+    /// (green context)
+    GreenDestroy,
     /// (context*, device)
     PrimaryRetain,
     /// (device)
@@ -193,6 +201,10 @@ pub unsafe fn run(c: &Call) -> i32 {
             Shape::Start(driver) => process::starting(driver, || c.make()),
             Shape::CtxCreate => process::starting(Driver::Context, || memory::context_created(c)),
             Shape::CtxDestroy => memory::context_ends(c, Some(c.word(0) as u64)),
+            Shape::CtxAttach => contexts::attached(c),
+            Shape::CtxDetach => memory::context_detached(c),
+            Shape::GreenContext => green::context_given(c),
+            Shape::GreenDestroy => green::ends(c),
             Shape::PrimaryRetain => process::starting(Driver::Context, || contexts::primary_retained(c)),
             Shape::PrimaryRelease => memory::primary_released(c),
             Shape::PrimaryReset => memory::context_ends(c, None),

@@ -117,12 +117,15 @@ entries! {
     cuArrayCreate: cuArrayCreate 2000 Narrow six Alloc(Array2);
     cuArrayCreate_v2: cuArrayCreate 3020 Plain six Alloc(Array2);
     cuArrayDestroy: cuArrayDestroy 2000 Plain six Free(class::ARRAY);
+    cuCtxAttach: cuCtxAttach 2000 Plain six CtxAttach;
     cuCtxCreate: cuCtxCreate 2000 Narrow six CtxCreate;
     cuCtxCreate_v2: cuCtxCreate 3020 Plain six CtxCreate;
     cuCtxCreate_v3: cuCtxCreate 11040 Plain six CtxCreate;
     cuCtxCreate_v4: cuCtxCreate 12050 Plain six CtxCreate;
     cuCtxDestroy: cuCtxDestroy 2000 Plain six CtxDestroy;
     cuCtxDestroy_v2: cuCtxDestroy 4000 Plain six CtxDestroy;
+    cuCtxDetach: cuCtxDetach 2000 Plain six CtxDetach;
+    cuCtxFromGreenCtx: cuCtxFromGreenCtx 12040 Plain six GreenContext;
     cuCtxSynchronize: cuCtxSynchronize 2000 Plain six HostWait;
     cuCtxSynchronize_v2: cuCtxSynchronize 13000 Plain six HostWait;
     cuDestroyExternalMemory: cuDestroyExternalMemory 10000 Plain six Free(class::EXTERNAL);
@@ -164,6 +167,7 @@ entries! {
     cuGraphLaunch_ptsz: cuGraphLaunch 10000 PerThread six GraphLaunch;
     cuGraphUpload: cuGraphUpload 11010 Plain six GraphUpload;
     cuGraphUpload_ptsz: cuGraphUpload 11010 PerThread six GraphUpload;
+    cuGreenCtxDestroy: cuGreenCtxDestroy 12040 Plain six GreenDestroy;
     cuGreenCtxStreamCreate: cuGreenCtxStreamCreate 12050 Plain six StreamCreate;
     cuImportExternalMemory: cuImportExternalMemory 10000 Plain six Alloc(External);
     cuInit: cuInit 2000 Plain six Start(Driver::Init);

@@ -4,7 +4,7 @@ use crate::Answer;
 use crate::arrays::Array;
 use crate::captures::Capture;
 use crate::code::{INVALID_CONTEXT, INVALID_HANDLE};
-use crate::contexts::{self, Context};
+use crate::contexts::{self, Context, Green};
 use crate::events::Event;
 use crate::graphs::Graph;
 use crate::list::List;
@@ -35,6 +35,8 @@ pub struct Driver {
     /// Pages that are moved are no copies to whoever watches.
     pub by_pages: bool,
     pub contexts: List<Context>,
+    pub greens: List<Green>,
+    pub entered_dead: i32,
     pub streams: List<Stream>,
     pub events: List<Event>,
     pub arrays: List<Array>,
@@ -75,6 +77,8 @@ static DRIVER: Mutex<Driver> = Mutex::new(Driver {
     followed_from: None,
     by_pages: false,
     contexts: List::new(),
+    greens: List::new(),
+    entered_dead: 0,
     streams: List::new(),
     events: List::new(),
     arrays: List::new(),

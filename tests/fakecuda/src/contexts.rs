@@ -2,7 +2,7 @@
 
 use crate::arguments::{Out, variable};
 use crate::call::{Call, Driver, answered, driver, driver_functions};
-use crate::code::{INVALID_CONTEXT, INVALID_DEVICE, NOT_INITIALIZED};
+use crate::code::{INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, NOT_INITIALIZED};
 use crate::list::Listed;
 use crate::memory::Kind;
 use crate::streams::Stream;
@@ -12,12 +12,23 @@ use std::cell::Cell;
 pub struct Context {
     pub device: usize,
     live: bool,
+    uses: i32,
     /// The stream that calls without one are for.
     pub legacy: u64,
 }
 
 impl Listed for Context {
     const KIND: u64 = 0x5c01;
+}
+
+/// Some of a device's processors: a context of its own, which holds the primary one.
+pub struct Green {
+    context: u64,
+    device: usize,
+}
+
+impl Listed for Green {
+    const KIND: u64 = 0x5c0a;
 }
 
 thread_local! {
@@ -34,7 +45,7 @@ pub fn current() -> u64 {
 impl Driver {
     fn new_context(&mut self, device: usize) -> u64 {
         let legacy = self.streams.add(Stream { number: 7, listed: false, ..Stream::new(0, true) });
-        let context = self.contexts.add(Context { device, live: true, legacy });
+        let context = self.contexts.add(Context { device, live: true, uses: 1, legacy });
         self.streams[legacy].context = context;
         context
     }
@@ -51,6 +62,36 @@ impl Driver {
             s.live = false;
         }
         captures.into_iter().for_each(|c| self.close_capture(c));
+    }
+
+    fn destroy(&mut self, context: u64) -> Answer {
+        if !self.contexts.get(context).is_some_and(|of| of.live) {
+            return Err(INVALID_CONTEXT);
+        }
+        self.end_context(context);
+        self.contexts[context].live = false;
+        if current() == context {
+            CURRENT.set(0);
+        }
+        Ok(())
+    }
+
+    /// The primary context of a device, held once more.
+    fn retain(&mut self, d: usize) -> u64 {
+        if self.primary[d] == 0 {
+            self.primary[d] = self.new_context(d);
+        }
+        self.primary_uses[d] += 1;
+        self.primary[d]
+    }
+
+    fn release(&mut self, d: usize) {
+        self.primary_uses[d] -= 1;
+        if self.primary_uses[d] == 0 {
+            self.end_context(self.primary[d]);
+            self.contexts[self.primary[d]].live = false;
+            self.primary[d] = 0;
+        }
     }
 }
 
@@ -79,8 +120,18 @@ driver_functions! { call;
             // SAFETY: a rest.
             unsafe { libc::sleep(10) };
         }
-        CURRENT.set(c);
-        Ok(())
+        let mut driver = driver();
+        if driver.contexts.get(c).is_some_and(|of| !of.live) {
+            driver.entered_dead += 1;
+            Err(INVALID_CONTEXT)
+        } else {
+            CURRENT.set(c);
+            Ok(())
+        }
+    };
+    // How often somebody wanted to enter a context that was gone.
+    fake_entered_dead() => {
+        Err(driver().entered_dead)
     };
     cuCtxPushCurrent_v2(c: u64) => {
         let (mut below, depth) = BELOW.get();
@@ -107,11 +158,7 @@ driver_functions! { call;
     cuCtxGetDevice(d: Out<i32>) => driver().current().map(|(_, device)| d.set(device as i32));
     cuDevicePrimaryCtxRetain(c: Out<u64>, d: i32) => call.make(|driver| {
         let d = device(d)?;
-        if driver.primary[d] == 0 {
-            driver.primary[d] = driver.new_context(d);
-        }
-        driver.primary_uses[d] += 1;
-        c.set(driver.primary[d]);
+        c.set(driver.retain(d));
         Ok(())
     });
     // Past every hook: somebody takes a device's primary context, as the runtime does by a table of the driver's.
@@ -127,15 +174,36 @@ driver_functions! { call;
     cuCtxCreate_v2(c: Out<u64>, flags: u32, d: i32) => create(&call, c, d);
     cuCtxCreate_v3(c: Out<u64>, params: usize, n: i32, flags: u32, d: i32) => create(&call, c, d);
     cuCtxCreate_v4(c: Out<u64>, params: usize, flags: u32, d: i32) => create(&call, c, d);
-    cuCtxDestroy_v2(c: u64) => call.make(|driver| {
-        if !driver.contexts.get(c).is_some_and(|of| of.live) {
-            return Err(INVALID_CONTEXT);
-        }
-        driver.end_context(c);
-        driver.contexts[c].live = false;
-        if current() == c {
-            CURRENT.set(0);
-        }
+    cuCtxDestroy_v2(c: u64) => call.make(|driver| driver.destroy(c));
+    cuCtxAttach(c: Out<u64>, flags: u32) => call.make(|driver| {
+        driver.contexts.get_mut(current()).ok_or(INVALID_CONTEXT)?.uses += 1;
+        c.set(current());
+        Ok(())
+    });
+    cuCtxDetach(c: u64) => call.make(|driver| {
+        let of = driver.contexts.get_mut(c).filter(|of| of.live).ok_or(INVALID_CONTEXT)?;
+        of.uses -= 1;
+        if of.uses == 0 { driver.destroy(c) } else { Ok(()) }
+    });
+    cuGreenCtxCreate(green: Out<u64>, resources: usize, d: i32, flags: u32) => call.make(|driver| {
+        let device = device(d)?;
+        driver.retain(device);
+        let context = driver.new_context(device);
+        green.set(driver.greens.add(Green { context, device }));
+        Ok(())
+    });
+    cuCtxFromGreenCtx(c: Out<u64>, green: u64) => call.make(|driver| {
+        c.set(driver.greens.get(green).ok_or(INVALID_HANDLE)?.context);
+        Ok(())
+    });
+    cuGreenCtxDestroy(green: u64) => call.make(|driver| {
+        let of = driver.greens.get(green).ok_or(INVALID_HANDLE)?;
+        let (context, device) = (of.context, of.device);
+        // Memory is the primary context's.
+        let primary = driver.primary[device];
+        driver.blocks.iter_mut().filter(|b| b.context == context).for_each(|b| b.context = primary);
+        driver.destroy(context)?;
+        driver.release(device);
         Ok(())
     });
     cuCtxDestroy(c: u64) => answered(cuCtxDestroy_v2(c));
@@ -149,12 +217,7 @@ driver_functions! { call;
     });
     cuDevicePrimaryCtxReset(d: i32) => answered(cuDevicePrimaryCtxReset_v2(d));
     cuDevicePrimaryCtxRelease_v2(d: i32) => call.make(|driver| {
-        let d = device(d)?;
-        driver.primary_uses[d] -= 1;
-        if driver.primary_uses[d] == 0 {
-            driver.end_context(driver.primary[d]);
-            driver.primary[d] = 0;
-        }
+        driver.release(device(d)?);
         Ok(())
     });
     cuDevicePrimaryCtxRelease(d: i32) => answered(cuDevicePrimaryCtxRelease_v2(d));

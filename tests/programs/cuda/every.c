@@ -177,6 +177,21 @@ static void contexts_come_and_go(void)
             OKAY(cuCtxDestroy_v2, c);
         held[1] -= MIB;
     }
+    OKAY(cuCtxCreate_v2, &c, 0, 1);
+    OKAY(cuCtxAttach, &c, 0);
+    OKAY(cuMemAlloc_v2, &p, (size_t)MIB), gain(1, MIB);
+    OKAY(cuCtxDetach, c);
+    OKAY(cuMemAlloc_v2, &p, (size_t)MIB), gain(1, MIB);
+    OKAY(cuCtxDetach, c);
+    held[1] -= 2 * MIB;
+    if (HAS(cuGreenCtxDestroy)) {
+        void *green;
+        OKAY(cuGreenCtxCreate, &green, (void *)0, 1, 0);
+        OKAY(cuCtxFromGreenCtx, &c, green);
+        OKAY(cuCtxSetCurrent, c);
+        OKAY(cuMemAlloc_v2, &p, (size_t)MIB), gain(1, MIB);
+        OKAY(cuGreenCtxDestroy, green);
+    }
     /* The primary one of device 1, with all that was in it before. */
     for (int form = 0; form < 4; form++) {
         c = context(1);

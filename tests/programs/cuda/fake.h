@@ -34,6 +34,8 @@ enum { H2D_PINNED = 25000, H2D_PAGEABLE = 6000, D2H_PINNED = 20000, D2H_PAGEABLE
 
 /* Makes the n-th next call of this name (without suffix) fail with the code. */
 int fake_fail(const char *name, int code, int skip);
+/* How often somebody has entered a context that was gone. */
+int fake_entered_dead(void);
 /* Questions after events and streams take so long. */
 int fake_slow(int us);
 /* The clock goes on: by so much, or to where the machine's is. */

@@ -90,6 +90,39 @@ static int destroyed_in_flight(char **args)
     return 0;
 }
 
+/* The same of a green context, whose memory goes on, and of one that is used by two; twice the work of what ends. */
+static int green_in_flight(char **args)
+{
+    prepare(args);
+    Context c;
+    void *green;
+    OKAY(cuGreenCtxCreate, &green, (void *)0, 0, 0);
+    OKAY(cuCtxFromGreenCtx, &c, green);
+    OKAY(cuCtxSetCurrent, c);
+    OKAY(cuMemAlloc_v2, &dev, (size_t)(4 * MIB));
+    OKAY(cuStreamCreate, &a, 1);
+    copies(10);
+    OKAY(cuLaunchKernel, (int64_t)1000000, 1, 1, 1, 1, 1, 1, 0, a, (void *)0, (void *)0);
+    OKAY(cuGreenCtxDestroy, green);
+    rest_ms(30);
+    OKAY(cuCtxCreate_v2, &c, 0, 0);
+    OKAY(cuCtxAttach, &c, 0);
+    OKAY(cuStreamCreate, &a, 1);
+    OKAY(cuMemAlloc_v2, &dev, (size_t)(2 * MIB));
+    copies(10);
+    OKAY(cuCtxDetach, c);
+    copies(10);
+    OKAY(cuCtxDetach, c);
+    rest_ms(30);
+    context(0);
+    OKAY(cuStreamCreate, &a, 1);
+    OKAY(cuMemAlloc_v2, &dev, (size_t)MIB);
+    copies(5);
+    OKAY(cuStreamSynchronize, a);
+    line("%d times in a context that was gone", CU(fake_entered_dead));
+    return 0;
+}
+
 static int exit_with_work(char **args)
 {
     prepare(args);
@@ -332,5 +365,5 @@ static int main_leaves(char **args)
     pthread_exit(0);
 }
 
-MODES({"forks", forks}, {"forks_again", forks_again}, {"reset_in_flight", reset_in_flight}, {"destroyed_in_flight", destroyed_in_flight}, {"exit_with_work", exit_with_work}, {"threads_leave_captures", threads_leave_captures},
+MODES({"forks", forks}, {"forks_again", forks_again}, {"reset_in_flight", reset_in_flight}, {"destroyed_in_flight", destroyed_in_flight}, {"green_in_flight", green_in_flight}, {"exit_with_work", exit_with_work}, {"threads_leave_captures", threads_leave_captures},
       {"many", many}, {"million", million}, {"comings_and_goings", comings_and_goings}, {"exit_with_kernels", exit_with_kernels}, {"reset_in_capture", reset_in_capture}, {"shared_primary", shared_primary}, {"killed", killed}, {"cost", cost}, {"turns", turns}, {"main_leaves", main_leaves})
