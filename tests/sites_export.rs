@@ -97,6 +97,21 @@ fn a_file_is_written_when_there_is_something_to_write() {
     assert!(code == Some(0) && text.contains("solve 3000"), "{text}");
 }
 
+#[test]
+fn a_trace_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let plain = trace(7);
+    let compressed = zstd::encode_all(&plain[..], 1).unwrap();
+    for (name, content) in [("trace.jsonl", &plain), ("other.jsonl", &plain), ("trace.jsonl.zst", &compressed)] {
+        std::fs::write(dir.path().join("trace.jsonl"), &plain).unwrap();
+        std::fs::write(dir.path().join(name), content).unwrap();
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("memshim"));
+        let out = command.current_dir(dir.path()).args(["export", "--to", "svg", "-o", name, "trace.jsonl"]).output().unwrap();
+        assert!(out.status.code() == Some(2) && String::from_utf8_lossy(&out.stderr).contains("name another file"), "{name}: {out:?}");
+        assert!(std::fs::read(dir.path().join(name)).unwrap() == *content, "{name}");
+    }
+}
+
 /// A field of a protocol buffer.
 #[derive(Debug)]
 enum Field<'a> {
