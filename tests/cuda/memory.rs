@@ -75,6 +75,21 @@ fn memory_of_another_device_is_booked_there_and_copies_of_it_pass_between_two() 
 }
 
 #[test]
+fn pools_and_physical_memory_of_the_host_are_pinned_memory_of_no_device() {
+    if skipped("pools_and_physical_memory_of_the_host_are_pinned_memory_of_no_device") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("memory", "on_host", way);
+        assert_eq!((g.number("/pinned_peak_bytes"), g.number("/pinned/live_bytes")), (15 * MIB, 5 * MIB), "{way}");
+        assert_eq!((g.number("/devices/0/peak_bytes"), g.number("/devices/0/reserved_peak_bytes")), (MIB, MIB), "{way}");
+        let devices = g.at("/devices").as_array().expect("a list");
+        assert_eq!((devices.len(), &devices[0]["pools"], g.number("/unknown_frees")), (1, &json!([]), 0), "{way}");
+        assert_eq!(g.transfers().into_iter().map(|(k, t)| (k, t.1)).collect::<Vec<_>>(), [("H2D pinned".to_owned(), 7000)], "{way}");
+    }
+}
+
+#[test]
 fn arrays_count_and_what_is_anothers_does_not() {
     if skipped("arrays_count_and_what_is_anothers_does_not") {
         return;

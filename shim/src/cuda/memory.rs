@@ -41,9 +41,10 @@ pub unsafe fn alloc(c: &Call, form: Form) -> i32 {
         return r;
     }
     let tk = ticket();
-    let got = got(c, form, r);
+    let mut got = got(c, form, r);
     match form {
-        Form::Handle => place.device = device_of_properties(c.word(2)),
+        Form::Handle => place.device = device_of_properties(c.word(2)).unwrap_or(here.device),
+        Form::FromPool if r == 0 && is_of_host(got.address) => (got.class, place.device) = (class::PINNED, NO_DEVICE),
         Form::FromPool if r == 0 => {
             place.device = state::device_of_pool(got.from).or_else(|| device_of(got.address)).unwrap_or(here.device)
         }
@@ -102,9 +103,26 @@ pub fn int_of(at: usize, offset: usize) -> u64 {
     if at == 0 { 0 } else { unsafe { ((at + offset) as *const u32).read_unaligned() as u64 } }
 }
 
-/// Device of a physical allocation: its location's number, where that is a device.
-fn device_of_properties(at: usize) -> u64 {
-    if int_of(at, 8) == 1 { int_of(at, 12) & 0xff } else { NO_DEVICE }
+/// Device of a physical allocation or a pool by its properties, two kinds and then the location: [`NO_DEVICE`] on the host, `None` where that says
+/// neither (a part of a device, managed memory of no preferred place).
+pub fn device_of_properties(at: usize) -> Option<u64> {
+    match int_of(at, 8) {
+        1 => Some(int_of(at, 12) & 0xff),
+        // The host, a node of it, the thread's node.
+        2..=4 => Some(NO_DEVICE),
+        _ => None,
+    }
+}
+
+/// Whether memory at an address is the host's, by the driver.
+fn is_of_host(address: u64) -> bool {
+    const MEMORY_TYPE: i32 = 2;
+    let mut kind = 0u64;
+    sys::keep_errno(|| match own().pointer_attribute {
+        // SAFETY: writes a number of four bytes.
+        Some(f) => unsafe { f((&raw mut kind).cast(), MEMORY_TYPE, address) == 0 && kind == 1 },
+        None => false,
+    })
 }
 
 /// Device of an address, by the driver.
@@ -138,7 +156,7 @@ fn device_of_handle(handle: u64) -> Option<u64> {
         Some(f) => unsafe { f(properties.as_mut_ptr().cast(), handle) },
         None => 1,
     });
-    (asked == 0).then(|| device_of_properties(properties.as_ptr() as usize))
+    if asked == 0 { device_of_properties(properties.as_ptr() as usize) } else { None }
 }
 
 /// Bytes of an element of an array by its format, 0 where that is not known.

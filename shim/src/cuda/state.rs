@@ -125,11 +125,9 @@ pub unsafe fn pool_created(c: &Call) -> i32 {
     let mut place = c.place();
     // SAFETY: as called.
     let r = unsafe { c.make() };
-    if r == 0 {
-        // The properties begin with two kinds, then the location.
-        if super::memory::int_of(c.word(1), 8) == 1 {
-            place.device = super::memory::int_of(c.word(1), 12) & 0xff;
-        }
+    place.device = super::memory::device_of_properties(c.word(1)).unwrap_or(place.device);
+    // What the host has in pools is known by its blocks.
+    if r == 0 && place.device != gpu::NO_DEVICE {
         poll(c.hot, place, c.out(0, r), false);
     }
     r

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use memshim_format::gpu::{class, map, state};
+use memshim_format::gpu::{NO_DEVICE, class, map, state};
 
 use super::sites::{GpuSites, Place};
 use crate::trace::gpurow::Event;
@@ -86,10 +86,11 @@ struct Block {
 #[derive(Clone, Copy)]
 struct Handle {
     bytes: u64,
+    /// HANDLE, PINNED where it lies on the host, IMPORTED_HANDLE.
+    class: u64,
     device: u8,
     refs: u64,
     maps: u64,
-    counted: bool,
     site: u32,
 }
 
@@ -133,14 +134,14 @@ impl Memory {
         }
         let class = e.flags & 0xff;
         if space(class) == 1 {
-            let counted = class == class::HANDLE;
-            self.handles.insert(address, Handle { bytes, device: e.device, refs: 1, maps: 0, counted, site: e.site });
-            if counted {
-                self.count(e.device, class, e.site, bytes as i64, e.t);
-                self.device(e.device).allocs += 1;
-            } else {
+            let class = if class == class::HANDLE && e.device as u64 == NO_DEVICE { class::PINNED } else { class };
+            self.handles.insert(address, Handle { bytes, class, device: e.device, refs: 1, maps: 0, site: e.site });
+            if is_import(class) {
                 self.import(e.device, class, bytes, e.t);
+            } else if counts(class) {
+                self.device(e.device).allocs += 1;
             }
+            self.count(e.device, class, e.site, bytes as i64, e.t);
             return;
         }
         let block = Block { bytes, class, device: e.device, context: e.context, site: e.site };
@@ -216,12 +217,12 @@ impl Memory {
         let Some(h) = self.handles.get(&handle).copied() else { return };
         if h.refs == 0 && h.maps == 0 {
             self.handles.remove(&handle);
-            if h.counted {
-                self.count(h.device, class::HANDLE, h.site, (h.bytes as i64).saturating_neg(), t);
+            if is_import(h.class) {
+                self.end_import(h.device, h.class, h.bytes, t);
+            } else if counts(h.class) {
                 self.device(h.device).frees += 1;
-            } else {
-                self.end_import(h.device, class::IMPORTED_HANDLE, h.bytes, t);
             }
+            self.count(h.device, h.class, h.site, (h.bytes as i64).saturating_neg(), t);
         }
     }
 
@@ -320,7 +321,7 @@ impl Memory {
     /// Blocks that are live at the end.
     pub fn live_blocks(&self, device: u8) -> u64 {
         let blocks = self.blocks.values().filter(|b| b.device == device && counts(b.class)).count();
-        (blocks + self.handles.values().filter(|h| h.device == device && h.counted).count()) as u64
+        (blocks + self.handles.values().filter(|h| h.device == device && counts(h.class)).count()) as u64
     }
 }
 

@@ -9,6 +9,8 @@ pub struct Location {
 }
 
 pub const ON_DEVICE: i32 = 1;
+/// On a node of the host's memory.
+pub const ON_NODE: i32 = 3;
 
 #[repr(C)]
 #[derive(Clone, Copy)]

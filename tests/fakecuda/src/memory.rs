@@ -63,6 +63,15 @@ impl Driver {
         self.position(p).map(|i| &self.blocks[i])
     }
 
+    pub fn is_of_host(&self, b: &Block) -> bool {
+        match b.kind {
+            Kind::Pinned | Kind::Registered => true,
+            Kind::Pooled => self.pools[b.of].of_host,
+            Kind::Mapped => self.physical[b.of].of_host,
+            _ => false,
+        }
+    }
+
     pub fn fits(&self, device: usize, len: u64) -> bool {
         self.used[device] + len <= TOTAL[device] - CONTEXT_BYTES
     }
@@ -204,7 +213,7 @@ driver_functions! { call;
         const DEVICE_ORDINAL: i32 = 9;
         let b = driver.block(p).ok_or(INVALID_VALUE)?;
         match what {
-            MEMORY_TYPE => data.set(if matches!(b.kind, Kind::Pinned | Kind::Registered) { 1 } else { 2 }),
+            MEMORY_TYPE => data.set(if driver.is_of_host(b) { 1 } else { 2 }),
             IS_MANAGED => data.of::<u8>().set((b.kind == Kind::Managed) as u8),
             DEVICE_ORDINAL => data.set(b.device as u32),
             _ => return Err(INVALID_VALUE),

@@ -3,13 +3,14 @@
 use crate::arguments::{In, Out};
 use crate::call::{Driver, driver_functions};
 use crate::code::{INVALID_VALUE, OUT_OF_MEMORY};
-use crate::layouts::Location;
+use crate::layouts::{Location, ON_DEVICE, ON_NODE};
 use crate::list::Listed;
 use crate::memory::{self, Kind, Where, room};
 
 pub struct Physical {
     len: u64,
     device: usize,
+    pub of_host: bool,
     refs: i32,
     maps: i32,
     imported: bool,
@@ -41,7 +42,7 @@ pub struct Properties {
 impl Driver {
     fn let_go(&mut self, handle: u64) {
         let h = &self.physical[handle];
-        if h.refs == 0 && h.maps == 0 && !h.imported {
+        if h.refs == 0 && h.maps == 0 && !h.imported && !h.of_host {
             self.used[h.device] -= h.len;
         }
     }
@@ -49,12 +50,16 @@ impl Driver {
 
 driver_functions! { call;
     cuMemCreate(h: Out<u64>, n: usize, properties: In<Properties>, flags: u64) => call.make(|driver| {
-        let device = properties.get().at.id as usize;
-        if !driver.fits(device, n as u64) {
-            return Err(OUT_OF_MEMORY);
+        let at = properties.get().at;
+        let of_host = at.kind != ON_DEVICE;
+        let device = if of_host { 0 } else { at.id as usize };
+        if !of_host {
+            if !driver.fits(device, n as u64) {
+                return Err(OUT_OF_MEMORY);
+            }
+            driver.used[device] += n as u64;
         }
-        driver.used[device] += n as u64;
-        h.set(driver.physical.add(Physical { len: n as u64, device, refs: 1, maps: 0, imported: false }));
+        h.set(driver.physical.add(Physical { len: n as u64, device, of_host, refs: 1, maps: 0, imported: false }));
         Ok(())
     });
     cuMemRelease(h: u64) => call.make(|driver| {
@@ -97,12 +102,13 @@ driver_functions! { call;
         Ok(())
     });
     cuMemGetAllocationPropertiesFromHandle(p: Out<Properties>, h: u64) => call.make(|driver| {
-        let id = driver.physical.get(h).ok_or(INVALID_VALUE)?.device as i32;
-        p.set(Properties { kind: 1, handles: 1, at: Location { kind: 1, id }, security: 0, flags: 0 });
+        let of = driver.physical.get(h).ok_or(INVALID_VALUE)?;
+        let at = Location { kind: if of.of_host { ON_NODE } else { ON_DEVICE }, id: of.device as i32 };
+        p.set(Properties { kind: 1, handles: 1, at, security: 0, flags: 0 });
         Ok(())
     });
     cuMemImportFromShareableHandle(h: Out<u64>, of_system: usize, kind: i32) => call.make(|driver| {
-        h.set(driver.physical.add(Physical { len: 0, device: 0, refs: 1, maps: 0, imported: true }));
+        h.set(driver.physical.add(Physical { len: 0, device: 0, of_host: false, refs: 1, maps: 0, imported: true }));
         Ok(())
     });
     cuMemGetAllocationGranularity(n: Out<u64>, properties: usize, option: i32) => {

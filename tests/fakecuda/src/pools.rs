@@ -3,6 +3,7 @@
 use crate::arguments::{In, Out};
 use crate::call::{Call, Driver, driver, driver_functions};
 use crate::code::{INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::layouts::{Location, ON_DEVICE};
 use crate::list::Listed;
 use crate::memory::{self, Kind, Where, room};
 use crate::streams::Default;
@@ -10,6 +11,8 @@ use crate::{Answer, DEVICES};
 
 pub struct Pool {
     device: usize,
+    /// Its memory is the host's.
+    pub of_host: bool,
     pub used: u64,
     used_high: u64,
     reserved: u64,
@@ -24,7 +27,7 @@ const STEP: u64 = 32 << 20;
 
 impl Pool {
     fn new(device: usize) -> Pool {
-        Pool { device, used: 0, used_high: 0, reserved: 0, reserved_high: 0 }
+        Pool { device, of_host: false, used: 0, used_high: 0, reserved: 0, reserved_high: 0 }
     }
 }
 
@@ -48,10 +51,12 @@ impl Driver {
         };
         let of = self.pools.get(pool).ok_or(INVALID_VALUE)?;
         let (device, needs) = (of.device, (of.used + len).saturating_sub(of.reserved).next_multiple_of(STEP));
-        if !self.fits(device, needs) {
-            return Err(OUT_OF_MEMORY);
+        if !of.of_host {
+            if !self.fits(device, needs) {
+                return Err(OUT_OF_MEMORY);
+            }
+            self.used[device] += needs;
         }
-        self.used[device] += needs;
         let of = &mut self.pools[pool];
         of.reserved += needs;
         of.used += len;
@@ -69,7 +74,9 @@ impl Driver {
         let of = self.pools.get_mut(pool).ok_or(INVALID_VALUE)?;
         let goes = of.reserved.saturating_sub(keep);
         of.reserved -= goes;
-        self.used[of.device] -= goes;
+        if !of.of_host {
+            self.used[of.device] -= goes;
+        }
         Ok(())
     }
 }
@@ -115,9 +122,20 @@ driver_functions! { call;
         _ => Err(INVALID_DEVICE),
     };
     cuMemPoolCreate(pool: Out<u64>, properties: In<i32>) => call.make(|driver| {
-        pool.set(driver.pools.add(Pool::new(properties.at(3) as usize)));
+        let of_host = properties.at(2) != ON_DEVICE;
+        let device = if of_host { 0 } else { properties.at(3) as usize };
+        pool.set(driver.pools.add(Pool { of_host, ..Pool::new(device) }));
         Ok(())
     });
+    cuMemGetDefaultMemPool(pool: Out<u64>, at: In<Location>, kind: i32) => {
+        let mut driver = driver();
+        let found = match at.get() {
+            Location { kind: ON_DEVICE, id } => driver.default_pool(id as usize),
+            _ => driver.pools.add(Pool { of_host: true, ..Pool::new(0) }),
+        };
+        pool.set(found);
+        Ok(())
+    };
     cuMemPoolTrimTo(pool: u64, keep: usize) => call.make(|driver| {
         let used = driver.pools.get(pool).ok_or(INVALID_VALUE)?.used;
         driver.trim(pool, used.max(keep as u64).next_multiple_of(STEP))

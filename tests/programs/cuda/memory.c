@@ -131,6 +131,38 @@ static int elsewhere(char **args)
     return 0;
 }
 
+/* Memory of the host's from what else gives a device's: blocks of a pool that was made and of one that was found, and physical memory. */
+static int on_host(char **args)
+{
+    const int on_node[32] = {1, 0, 3, 0};
+    Location of_host = {2, 0};
+    driver(args);
+    context(0);
+    Stream s;
+    Pool made, found;
+    Ptr here, a, b, space;
+    Handle h;
+    OKAY(cuStreamCreate, &s, 1);
+    OKAY(cuMemAlloc_v2, &here, (size_t)MIB);
+    OKAY(cuMemPoolCreate, &made, on_node);
+    OKAY(cuMemGetDefaultMemPool, &found, &of_host, 1);
+    OKAY(cuMemAllocFromPoolAsync, &a, (size_t)(3 * MIB), made, s);
+    OKAY(cuMemAllocFromPoolAsync, &b, (size_t)(5 * MIB), found, s);
+    OKAY(cuMemCreate, &h, (size_t)(7 * MIB), on_node, (uint64_t)0);
+    OKAY(cuMemAddressReserve, &space, (size_t)(7 * MIB), (size_t)0, (Ptr)0, (uint64_t)0);
+    OKAY(cuMemMap, space, (size_t)(7 * MIB), (size_t)0, h, (uint64_t)0);
+    OKAY(cuMemcpyAsync, here, a, (size_t)1000, s);
+    OKAY(cuMemcpyHtoDAsync_v2, here, b, (size_t)2000, s);
+    OKAY(cuMemcpyAsync, here, space, (size_t)4000, s);
+    OKAY(cuStreamSynchronize, s);
+    OKAY(cuMemPoolTrimTo, made, (size_t)0);
+    OKAY(cuMemFreeAsync, a, s);
+    OKAY(cuMemPoolDestroy, made);
+    OKAY(cuMemUnmap, space, (size_t)(7 * MIB));
+    OKAY(cuMemRelease, h);
+    return 0;
+}
+
 static int arrays(char **args)
 {
     driver(args);
@@ -269,5 +301,5 @@ static int owners(char **args)
     return 0;
 }
 
-MODES({"owners", owners}, {"plain", plain}, {"narrow", narrow}, {"host", host}, {"pools", pools}, {"physical", physical}, {"elsewhere", elsewhere}, {"arrays", arrays}, {"others", others}, {"imports", imports},
+MODES({"owners", owners}, {"plain", plain}, {"narrow", narrow}, {"host", host}, {"pools", pools}, {"physical", physical}, {"elsewhere", elsewhere}, {"on_host", on_host}, {"arrays", arrays}, {"others", others}, {"imports", imports},
       {"contexts", contexts_end}, {"unknown", unknown})
