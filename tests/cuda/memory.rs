@@ -163,6 +163,21 @@ fn frameworks_with_pools_are_each_named_once() {
 }
 
 #[test]
+fn frameworks_that_are_loaded_late_are_named_too() {
+    if skipped("frameworks_that_are_loaded_late_are_named_too") {
+        return;
+    }
+    for mode in [Mode::Full, Mode::Fast] {
+        let g = gpu_with("frameworks", "late", "proc", mode, &[]);
+        assert_eq!(*g.at("/own_pools"), json!(["CuPy", "RMM"]), "{mode:?}");
+        let text = std::fs::read_to_string(&g.trace).expect("a trace");
+        let (cupy, rmm) = (text.find("\"CuPy\"").expect("a row"), text.find("\"RMM\"").expect("a row"));
+        let between = text.find("\"cuMemFree\"").expect("a row");
+        assert!(text.matches("\"CuPy\"").count() == 1 && cupy < between && between < rmm, "{mode:?}: {cupy} {between} {rmm}");
+    }
+}
+
+#[test]
 fn two_copies_of_pytorch_keep_their_own_functions_and_count_together() {
     if skipped("two_copies_of_pytorch_keep_their_own_functions_and_count_together") {
         return;

@@ -15,11 +15,15 @@ use memshim_format::record::{ARG_WORD, op, start};
 /// Pools by a word in the path of their library.
 const POOLS: [(&[u8], &[u8]); 4] = [(b"/cupy", b"CuPy"), (b"xla_cuda", b"XLA"), (b"xla_extension", b"XLA"), (b"librmm", b"RMM")];
 
-/// Names the frameworks that are loaded when the first context is met.
+/// Bit by pool: it is named.
+static NAMED: AtomicU64 = AtomicU64::new(0);
+
+/// Names the frameworks that are loaded, each once: when the first context is met, at the interval of the other samples, and at the end.
 pub fn name_pools(hot: *mut Hot) {
-    let seen = loaded::mentioned(&POOLS.map(|(word, _)| word));
+    let seen = loaded::mentioned(&POOLS.map(|(word, _)| word)) as u64;
+    let new = seen & !NAMED.fetch_or(seen, Relaxed);
     for (i, (_, name)) in POOLS.iter().enumerate() {
-        if seen >> i & 1 == 1 {
+        if new >> i & 1 == 1 {
             contexts::name(hot, gpu::name::POOL, i as u64, name);
         }
     }
@@ -156,6 +160,7 @@ fn note(copy: usize, device: usize, allocated: u64, reserved: u64) {
 
 /// A forked child has told nothing.
 pub fn forget() {
+    NAMED.store(0, Relaxed);
     for t in &TOLD {
         t.latest.iter().flatten().for_each(|n| n.store(0, Relaxed));
         t.allocated.store(0, Relaxed);

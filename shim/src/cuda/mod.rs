@@ -60,6 +60,9 @@ pub fn tell() {
     if !hot.is_null() {
         streams::end_all(hot);
         timing::tell_untimed(hot);
+        if !call::is_unused() {
+            frameworks::name_pools(hot);
+        }
         lookup::tell(hot);
     }
 }

@@ -3,8 +3,8 @@
 
 use super::call::{Call, ticket};
 use super::contexts::{self, Place};
-use super::graphs;
 use super::libcuda::own;
+use super::{frameworks, graphs};
 use crate::config::CONFIG;
 use crate::lane::{Hot, push};
 use crate::sys;
@@ -44,6 +44,7 @@ pub fn look(hot: *mut Hot, place: Place, t: u64) {
     if t < before + interval || graphs::is_capturing() || last.compare_exchange(before, t, Relaxed, Relaxed).is_err() {
         return;
     }
+    frameworks::name_pools(hot);
     let (mut free, mut total) = (0usize, 0usize);
     let asked = sys::keep_errno(|| match own().memory_info {
         // SAFETY: writes two numbers.

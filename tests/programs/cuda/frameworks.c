@@ -59,4 +59,18 @@ static int pools(char **args)
     OKAY(cuMemAlloc_v2, &block, (size_t)(20 * MIB));
     return 0;
 }
-MODES({"pools", pools}, {"torch", torch}, {"whole", whole}, {"twice", twice})
+/* They are loaded when there has long been a context: one is seen at a later call, the other at the end. */
+static int late(char **args)
+{
+    driver(args);
+    Ptr block;
+    context(0);
+    OKAY(cuMemAlloc_v2, &block, (size_t)MIB);
+    need(dlopen(beside("cupy_runtime.so"), RTLD_NOW | RTLD_LOCAL) != 0, "%s", dlerror());
+    rest_ms(150);
+    OKAY(cuMemAlloc_v2, &block, (size_t)MIB);
+    OKAY(cuMemFree_v2, block);
+    need(dlopen(beside("librmm.so"), RTLD_NOW | RTLD_LOCAL) != 0, "%s", dlerror());
+    return 0;
+}
+MODES({"late", late}, {"pools", pools}, {"torch", torch}, {"whole", whole}, {"twice", twice})
