@@ -254,7 +254,7 @@ fn listed_graph(end: &GpuEnd, i: usize, g: &graphs::Graph) -> GpuGraph {
         launches: g.launches,
         uploads: g.uploads,
         reuse_rate: reuse(g.launches, g.instantiations, g.updates),
-        bytes_per_launch: by_direction(&g.per_launch),
+        bytes_per_launch: (!g.is_changed).then(|| by_direction(&g.per_launch)),
         device_s: (g.timed > 0).then_some(g.device_ns as f64 / 1e9),
         timed_launches: g.timed,
         node_s: (g.node_runs > 0).then_some(g.node_ns as f64 / 1e9),
@@ -279,7 +279,7 @@ fn all_graphs(g: &graphs::Graphs) -> GpuGraphs {
         updates,
         launches,
         reuse_rate: reuse(launches, instantiations, updates),
-        bytes: by_direction(&copied),
+        bytes: g.all.iter().all(|g| !g.is_launched_changed).then(|| by_direction(&copied)),
         device_s: (sum(|g| g.timed) > 0).then(|| sum(|g| g.device_ns) as f64 / 1e9),
     }
 }

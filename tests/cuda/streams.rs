@@ -76,6 +76,30 @@ fn graphs_are_counted_with_what_a_launch_copies() {
 }
 
 #[test]
+fn what_a_launch_copies_is_not_known_once_nodes_that_copy_are_changed() {
+    if skipped("what_a_launch_copies_is_not_known_once_nodes_that_copy_are_changed") {
+        return;
+    }
+    let once = json!({"H2D": MIB, "D2H": MIB / 2, "memset": 4096});
+    let executables = |g: &Gpu| -> Vec<Value> {
+        let all = g.at("/graphs").as_array().expect("a list").iter().filter(|g| g["instantiations"] == 1);
+        all.map(|g| g["bytes_per_launch"].clone()).collect()
+    };
+    for way in WAYS {
+        let g = gpu("streams", "changed_nodes", way);
+        let (none, twice) = (Value::Null, json!({"H2D": 2 * MIB, "D2H": MIB / 2, "memset": 4096}));
+        let expected = [&none, &none, &none, &none, &none, &none, &once, &once, &once, &twice].map(Value::clone);
+        assert_eq!((executables(&g), g.at("/graphs_total/bytes")), (expected.to_vec(), &once), "{way}");
+        let g = gpu("streams", "changed_and_launched", way);
+        assert_eq!(g.at("/graphs_total/bytes"), &none, "{way}");
+        assert!(g.text().contains("what graphs copied is not known: nodes of theirs that copy were changed"), "{}", g.text());
+        let g = gpu("streams", "changed_templates", way);
+        let expected = [&none, &none, &none, &none, &none, &once, &once, &none].map(Value::clone);
+        assert_eq!(executables(&g), expected, "{way}");
+    }
+}
+
+#[test]
 fn memory_of_graphs_counts_while_they_are_instantiated() {
     if skipped("memory_of_graphs_counts_while_they_are_instantiated") {
         return;

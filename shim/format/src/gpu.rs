@@ -11,7 +11,7 @@
 //! A NAME record has text instead: seven bytes a word, low byte first.
 
 /// Driver calls that are events, by the name without the suffixes of their versions. New ones at the end.
-pub const CALLS: [&str; 127] = [
+pub const CALLS: [&str; 132] = [
     "cuArray3DCreate",
     "cuArrayCreate",
     "cuArrayDestroy",
@@ -139,6 +139,11 @@ pub const CALLS: [&str; 127] = [
     "cuCtxDetach",
     "cuCtxFromGreenCtx",
     "cuGreenCtxDestroy",
+    "cuGraphDestroyNode",
+    "cuGraphMemcpyNodeSetParams",
+    "cuGraphMemsetNodeSetParams",
+    "cuGraphNodeSetEnabled",
+    "cuGraphNodeSetParams",
 ];
 
 /// Number where a row is of no call: what is seen beside them.
@@ -327,6 +332,7 @@ pub mod graph {
     /// a: the executable graph, b: the graph.
     pub const INSTANTIATE: u64 = 5;
     pub const UPDATE: u64 = 6;
+    /// a: the executable graph, b: 1 where what a launch copies can be another from here on.
     pub const NODE_UPDATE: u64 = 7;
     pub const EXEC_DESTROY: u64 = 8;
     /// a: the executable graph, b: the stream.
@@ -341,6 +347,8 @@ pub mod graph {
     pub const ADD_ALLOC: u64 = 14;
     /// a: the graph, c: address; while it is being captured a: 0, d: the capture.
     pub const ADD_FREE: u64 = 15;
+    /// A node of a graph is changed, or removed; of which graph is not said. a: the node, b: 1 where what that graph copies can be another from here on.
+    pub const NODE_CHANGE: u64 = 16;
 }
 
 /// What a STATE row says (its flags).

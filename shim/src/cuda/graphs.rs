@@ -4,6 +4,7 @@ use super::call::{Call, ticket};
 use super::contexts::MOST as CONTEXTS_MOST;
 use super::libcuda::own;
 use super::memory::{int_of, word_of};
+use super::shape::Touch;
 use super::timing::{self, Told};
 use super::transfers;
 use crate::sys;
@@ -142,6 +143,24 @@ pub unsafe fn ended(c: &Call, what: u64) -> i32 {
     let r = unsafe { c.make() };
     leave(c, r, what, tk, [c.word(0) as u64, 0, 0, 0]);
     r
+}
+
+/// Whether a change of a node can change what is copied: 1, or 0.
+pub fn touches(c: &Call, touch: Touch) -> u64 {
+    const COPIES: [u64; 3] = [1, 2, 4]; // a copy, a memset, a child graph
+    let copies = |kind: u64| COPIES.contains(&kind);
+    let touches = match touch {
+        Touch::Never => false,
+        Touch::Always => true,
+        Touch::ByParameters(at) => c.word(at as usize) != 0 && copies(int_of(c.word(at as usize), 0)),
+        Touch::ByNode(at) => {
+            let mut kind = 0i32;
+            // SAFETY: the program's node; writes a number.
+            let asked = sys::keep_errno(|| own().node_type.map(|f| unsafe { f(c.word(at as usize), &raw mut kind) }));
+            asked != Some(0) || copies(kind as u64)
+        }
+    };
+    touches as u64
 }
 
 /// A graph or an executable one is changed.

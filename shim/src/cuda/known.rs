@@ -3,7 +3,7 @@
 
 /// In alphabetical order.
 #[rustfmt::skip]
-pub const NOT_HOOKED: [&str; 364] = [
+pub const NOT_HOOKED: [&str; 359] = [
     "cuArray3DGetDescriptor", "cuArrayGetDescriptor", "cuArrayGetMemoryRequirements", "cuArrayGetPlane", "cuArrayGetSparseProperties",
     "cuCheckpointOperationComplete", "cuCheckpointProcessCheckpoint", "cuCheckpointProcessGetRestoreThreadId",
     "cuCheckpointProcessGetState", "cuCheckpointProcessLock", "cuCheckpointProcessRestore", "cuCheckpointProcessUnlock",
@@ -31,7 +31,7 @@ pub const NOT_HOOKED: [&str; 364] = [
     "cuGraphAddEmptyNode", "cuGraphAddEventRecordNode", "cuGraphAddEventWaitNode", "cuGraphAddExternalSemaphoresSignalNode",
     "cuGraphAddExternalSemaphoresWaitNode", "cuGraphAddHostNode", "cuGraphAddKernelNode", "cuGraphAddMemAllocNode",
     "cuGraphAddMemFreeNode", "cuGraphBatchMemOpNodeGetParams", "cuGraphBatchMemOpNodeSetParams",
-    "cuGraphChildGraphNodeGetGraph", "cuGraphConditionalHandleCreate", "cuGraphDebugDotPrint", "cuGraphDestroyNode",
+    "cuGraphChildGraphNodeGetGraph", "cuGraphConditionalHandleCreate", "cuGraphDebugDotPrint",
     "cuGraphEventRecordNodeGetEvent", "cuGraphEventRecordNodeSetEvent", "cuGraphEventWaitNodeGetEvent", "cuGraphEventWaitNodeSetEvent",
     "cuGraphExecBatchMemOpNodeSetParams", "cuGraphExecEventRecordNodeSetEvent", "cuGraphExecEventWaitNodeSetEvent",
     "cuGraphExecExternalSemaphoresSignalNodeSetParams", "cuGraphExecExternalSemaphoresWaitNodeSetParams", "cuGraphExecGetFlags",
@@ -40,10 +40,10 @@ pub const NOT_HOOKED: [&str; 364] = [
     "cuGraphExternalSemaphoresWaitNodeSetParams", "cuGraphGetEdges", "cuGraphGetId", "cuGraphGetNodes", "cuGraphGetRootNodes",
     "cuGraphHostNodeGetParams", "cuGraphHostNodeSetParams", "cuGraphKernelNodeCopyAttributes", "cuGraphKernelNodeGetAttribute",
     "cuGraphKernelNodeGetParams", "cuGraphKernelNodeSetAttribute", "cuGraphKernelNodeSetParams", "cuGraphMemAllocNodeGetParams",
-    "cuGraphMemFreeNodeGetParams", "cuGraphMemcpyNodeGetParams", "cuGraphMemcpyNodeSetParams", "cuGraphMemsetNodeGetParams",
-    "cuGraphMemsetNodeSetParams", "cuGraphNodeFindInClone", "cuGraphNodeGetContainingGraph", "cuGraphNodeGetDependencies",
+    "cuGraphMemFreeNodeGetParams", "cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams",
+    "cuGraphNodeFindInClone", "cuGraphNodeGetContainingGraph", "cuGraphNodeGetDependencies",
     "cuGraphNodeGetDependentNodes", "cuGraphNodeGetEnabled", "cuGraphNodeGetLocalId", "cuGraphNodeGetParams", "cuGraphNodeGetToolsId",
-    "cuGraphNodeGetType", "cuGraphNodeSetEnabled", "cuGraphNodeSetParams", "cuGraphReleaseUserObject", "cuGraphRemoveDependencies",
+    "cuGraphNodeGetType", "cuGraphReleaseUserObject", "cuGraphRemoveDependencies",
     "cuGraphRetainUserObject", "cuGraphicsMapResources", "cuGraphicsResourceGetMappedMipmappedArray",
     "cuGraphicsResourceGetMappedPointer", "cuGraphicsResourceSetMapFlags", "cuGraphicsSubResourceGetMappedArray",
     "cuGraphicsUnmapResources", "cuGraphicsUnregisterResource", "cuGreenCtxCreate", "cuGreenCtxGetDevResource",

@@ -54,6 +54,7 @@ own_functions! {
     pool_attribute: "cuMemPoolGetAttribute", (usize, i32, *mut u64);
     capture_info: "cuStreamGetCaptureInfo", (usize, *mut i32, *mut u64);
     is_capturing: "cuStreamIsCapturing", (usize, *mut i32);
+    node_type: "cuGraphNodeGetType", (usize, *mut i32);
     stream_query: "cuStreamQuery", (usize);
     stream_create: "cuStreamCreate", (*mut usize, u32);
     event_create: "cuEventCreate", (*mut usize, u32);

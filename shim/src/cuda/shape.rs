@@ -51,6 +51,17 @@ pub enum Way {
     Peer,
 }
 
+/// Whether the change of a graph's node can change what a launch copies.
+#[derive(Clone, Copy)]
+pub enum Touch {
+    Never,
+    Always,
+    /// Where the node is one that copies: by its parameters, which begin with its kind; the place of these.
+    ByParameters(u8),
+    /// The same by the node, whose kind the driver says; its place.
+    ByNode(u8),
+}
+
 /// See the module.
 #[derive(Clone, Copy)]
 pub enum Shape {
@@ -140,7 +151,9 @@ pub enum Shape {
     /// (executable, graph, …)
     ExecUpdate,
     /// (executable, …)
-    ExecNodeUpdate,
+    ExecNodeUpdate(Touch),
+    /// (node, …): of a graph.
+    NodeChange(Touch),
     /// (executable)
     ExecDestroy,
     /// (executable, stream)
@@ -233,7 +246,8 @@ pub unsafe fn run(c: &Call) -> i32 {
             Shape::GraphDestroy => graphs::ended(c, graph::DESTROY),
             Shape::ExecDestroy => graphs::ended(c, graph::EXEC_DESTROY),
             Shape::ExecUpdate => graphs::changed(c, graph::UPDATE, c.word(0) as u64, c.word(1) as u64),
-            Shape::ExecNodeUpdate => graphs::changed(c, graph::NODE_UPDATE, c.word(0) as u64, 0),
+            Shape::ExecNodeUpdate(touch) => graphs::changed(c, graph::NODE_UPDATE, c.word(0) as u64, graphs::touches(c, touch)),
+            Shape::NodeChange(touch) => graphs::changed(c, graph::NODE_CHANGE, c.word(0) as u64, graphs::touches(c, touch)),
             Shape::AddChildNode => graphs::changed(c, graph::ADD_CHILD, c.word(1) as u64, c.word(4) as u64),
             Shape::AddCopyNode => graphs::added(c, transfers::node_of_copy(c, c.word(4))),
             Shape::AddAllocNode => graphs::added_alloc(c, c.word(4)),

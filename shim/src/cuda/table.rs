@@ -15,7 +15,7 @@
 //! The last four are none of the driver's: by them a program takes CUPTI for itself, and [`super::cupti`] gives way.
 
 use super::call::{self, Entry, Flavour, Hook};
-use super::shape::{Form::*, Shape, Shape::*, Way::*};
+use super::shape::{Form::*, Shape, Shape::*, Touch::*, Way::*};
 use crate::phases::process::Driver;
 use core::sync::atomic::AtomicUsize;
 use memshim_format::gpu::{self, class};
@@ -149,13 +149,14 @@ entries! {
     cuGraphClone: cuGraphClone 10000 Plain six GraphClone;
     cuGraphCreate: cuGraphCreate 10000 Plain six GraphCreate;
     cuGraphDestroy: cuGraphDestroy 10000 Plain six GraphDestroy;
-    cuGraphExecChildGraphNodeSetParams: cuGraphExecChildGraphNodeSetParams 11010 Plain six ExecNodeUpdate;
+    cuGraphDestroyNode: cuGraphDestroyNode 10000 Plain six NodeChange(ByNode(0));
+    cuGraphExecChildGraphNodeSetParams: cuGraphExecChildGraphNodeSetParams 11010 Plain six ExecNodeUpdate(Always);
     cuGraphExecDestroy: cuGraphExecDestroy 10000 Plain six ExecDestroy;
-    cuGraphExecKernelNodeSetParams: cuGraphExecKernelNodeSetParams 10010 Plain six ExecNodeUpdate;
-    cuGraphExecKernelNodeSetParams_v2: cuGraphExecKernelNodeSetParams 12000 Plain six ExecNodeUpdate;
-    cuGraphExecMemcpyNodeSetParams: cuGraphExecMemcpyNodeSetParams 10020 Plain six ExecNodeUpdate;
-    cuGraphExecMemsetNodeSetParams: cuGraphExecMemsetNodeSetParams 10020 Plain six ExecNodeUpdate;
-    cuGraphExecNodeSetParams: cuGraphExecNodeSetParams 12020 Plain six ExecNodeUpdate;
+    cuGraphExecKernelNodeSetParams: cuGraphExecKernelNodeSetParams 10010 Plain six ExecNodeUpdate(Never);
+    cuGraphExecKernelNodeSetParams_v2: cuGraphExecKernelNodeSetParams 12000 Plain six ExecNodeUpdate(Never);
+    cuGraphExecMemcpyNodeSetParams: cuGraphExecMemcpyNodeSetParams 10020 Plain six ExecNodeUpdate(Always);
+    cuGraphExecMemsetNodeSetParams: cuGraphExecMemsetNodeSetParams 10020 Plain six ExecNodeUpdate(Always);
+    cuGraphExecNodeSetParams: cuGraphExecNodeSetParams 12020 Plain six ExecNodeUpdate(ByParameters(2));
     cuGraphExecUpdate: cuGraphExecUpdate 10020 Plain six ExecUpdate;
     cuGraphExecUpdate_v2: cuGraphExecUpdate 12000 Plain six ExecUpdate;
     cuGraphInstantiate: cuGraphInstantiate 10000 Plain six Instantiate;
@@ -165,6 +166,11 @@ entries! {
     cuGraphInstantiateWithParams_ptsz: cuGraphInstantiateWithParams 12000 PerThread six Instantiate;
     cuGraphLaunch: cuGraphLaunch 10000 Plain six GraphLaunch;
     cuGraphLaunch_ptsz: cuGraphLaunch 10000 PerThread six GraphLaunch;
+    cuGraphMemcpyNodeSetParams: cuGraphMemcpyNodeSetParams 10000 Plain six NodeChange(Always);
+    cuGraphMemsetNodeSetParams: cuGraphMemsetNodeSetParams 10000 Plain six NodeChange(Always);
+    cuGraphNodeSetEnabled: cuGraphNodeSetEnabled 11060 Plain six ExecNodeUpdate(ByNode(1));
+    cuGraphNodeSetParams: cuGraphNodeSetParams 12020 Plain six NodeChange(ByParameters(1));
+    cuGraphNodeSetParams_v2: cuGraphNodeSetParams 13040 Plain six NodeChange(ByParameters(1));
     cuGraphUpload: cuGraphUpload 11010 Plain six GraphUpload;
     cuGraphUpload_ptsz: cuGraphUpload 11010 PerThread six GraphUpload;
     cuGreenCtxDestroy: cuGreenCtxDestroy 12040 Plain six GreenDestroy;

@@ -306,8 +306,8 @@ pub struct GpuGraph {
     pub uploads: u64,
     /// Share of the launches that needed neither an instantiation nor an update.
     pub reuse_rate: Option<f64>,
-    /// By direction.
-    pub bytes_per_launch: BTreeMap<String, Bytes>,
+    /// By direction; `None` where nodes of it that copy have been changed.
+    pub bytes_per_launch: Option<BTreeMap<String, Bytes>>,
     pub device_s: Option<f64>,
     pub timed_launches: u64,
     /// By CUPTI: the times of its nodes added up, and those with the most, at most [`NODES_SHOWN`].
@@ -327,8 +327,8 @@ pub struct GpuGraphs {
     pub updates: u64,
     pub launches: u64,
     pub reuse_rate: Option<f64>,
-    /// What all launches copied, by direction.
-    pub bytes: BTreeMap<String, Bytes>,
+    /// What all launches copied, by direction; `None` where that is not known of some.
+    pub bytes: Option<BTreeMap<String, Bytes>>,
     pub device_s: Option<f64>,
 }
 

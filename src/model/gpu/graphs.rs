@@ -21,6 +21,9 @@ pub struct Graph {
     /// What a launch copies, as it is now, and what all launches copied.
     pub per_launch: Bytes,
     pub copied: Bytes,
+    /// Nodes that copy have been changed since: what a launch copies is not known; and there was a launch of which it was not.
+    pub is_changed: bool,
+    pub is_launched_changed: bool,
     pub timed: u64,
     pub device_ns: u64,
     pub wall_ns: u64,
@@ -53,6 +56,8 @@ const NODES: usize = 10_000;
 struct Template {
     captures: u64,
     bytes: Bytes,
+    /// Nodes that copy have been changed.
+    is_changed: bool,
     /// Of all its allocations: that some are freed before others begin is not told by its nodes alone.
     memory: u64,
 }
@@ -100,7 +105,7 @@ impl Graphs {
         match what {
             graph::CAPTURE_BEGIN if wall != 0 => {
                 let of = self.graphs.entry(b).or_default();
-                (of.bytes, of.memory) = (Bytes::default(), 0);
+                (of.bytes, of.memory, of.is_changed) = (Bytes::default(), 0, false);
             }
             // Into what is no graph.
             graph::CAPTURE_END if a == 0 => {
@@ -129,7 +134,7 @@ impl Graphs {
                 let of = self.take(b);
                 let (device, context) = (e.device, e.context);
                 let g = Graph { captures: of.captures, instantiations: 1, per_launch: of.bytes, instantiate_ns: wall, ..Graph::default() };
-                self.all.push(Graph { memory: of.memory, device, context, ..g });
+                self.all.push(Graph { memory: of.memory, is_changed: of.is_changed, device, context, ..g });
                 self.execs.insert(a, self.all.len() - 1);
                 return Some((device, signed(of.memory)));
             }
@@ -138,12 +143,20 @@ impl Graphs {
                 let g = self.exec(a);
                 g.updates += 1;
                 g.captures += of.captures;
-                g.per_launch = of.bytes;
+                (g.per_launch, g.is_changed) = (of.bytes, of.is_changed);
                 let more = signed(of.memory).saturating_sub(signed(g.memory));
                 g.memory = of.memory;
                 return Some((g.device, more));
             }
-            graph::NODE_UPDATE => self.exec(a).node_updates += 1,
+            graph::NODE_UPDATE => {
+                let g = self.exec(a);
+                g.node_updates += 1;
+                g.is_changed |= b != 0;
+            }
+            // Of which graph the node is nobody says: it is one that copies.
+            graph::NODE_CHANGE if b != 0 => {
+                self.graphs.values_mut().filter(|g| g.bytes != Bytes::default()).for_each(|g| g.is_changed = true);
+            }
             graph::UPLOAD => self.exec(a).uploads += 1,
             graph::EXEC_DESTROY => {
                 let i = self.execs.remove(&a)?;
@@ -164,6 +177,7 @@ impl Graphs {
                 let child = self.graphs.get(&b).copied().unwrap_or_default();
                 let of = self.graphs.entry(a).or_default();
                 add(&mut of.bytes, &child.bytes);
+                of.is_changed |= child.is_changed;
                 of.memory = of.memory.saturating_add(child.memory);
             }
             _ => {}
@@ -195,7 +209,7 @@ impl Graphs {
 
     fn unused(&mut self, g: Template) {
         if g.captures > 0 {
-            self.all.push(Graph { captures: g.captures, per_launch: g.bytes, ..Graph::default() });
+            self.all.push(Graph { captures: g.captures, per_launch: g.bytes, is_changed: g.is_changed, ..Graph::default() });
         }
     }
 
@@ -224,6 +238,7 @@ impl Graphs {
         g.wall_ns = g.wall_ns.saturating_add(wall);
         let bytes = g.per_launch;
         add(&mut g.copied, &bytes);
+        g.is_launched_changed |= g.is_changed;
         Some(i)
     }
 

@@ -280,7 +280,7 @@ fn graphs(page: &mut Page, g: &Gpu) {
         return;
     }
     let reuse = t.reuse_rate.map(|r| format!(", {} of them without building anything", percent(r, 1.0))).unwrap_or_default();
-    let copied: Vec<String> = t.bytes.iter().map(|(way, b)| format!("{way} {}", iec(b.0))).collect();
+    let copied: Vec<String> = t.bytes.iter().flatten().map(|(way, b)| format!("{way} {}", iec(b.0))).collect();
     let line = format!(
         "graphs: {} captured, {} instantiated, {} updated, {} launches{reuse}",
         count(t.captures),
@@ -289,7 +289,9 @@ fn graphs(page: &mut Page, g: &Gpu) {
         count(t.launches)
     );
     page.block("", [line]);
-    if !copied.is_empty() {
+    if t.bytes.is_none() {
+        page.block("", ["what graphs copied is not known: nodes of theirs that copy were changed".to_owned()]);
+    } else if !copied.is_empty() {
         page.block("", [format!("graphs copied {}", copied.join(", "))]);
     }
 }

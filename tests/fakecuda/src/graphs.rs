@@ -191,6 +191,17 @@ driver_functions! { call;
     cuGraphAddNode(node: Out<u64>, g: u64, before: usize, n: usize, p: In<i32>) => add_node(&call, g, p);
     cuGraphAddNode_v2(node: Out<u64>, g: u64, before: usize, data: usize, n: usize, p: In<i32>) => add_node(&call, g, p);
     cuGraphAddNode_v3(node: Out<u64>, g: u64, before: usize, data: usize, n: usize, p: In<i32>) => add_node(&call, g, p);
+    // A node's handle is its type here.
+    cuGraphNodeGetType(node: u64, kind: Out<i32>) => {
+        kind.set(node as i32);
+        Ok(())
+    };
+    cuGraphDestroyNode(node: u64) => allowed(&call);
+    cuGraphMemcpyNodeSetParams(node: u64, p: usize) => allowed(&call);
+    cuGraphMemsetNodeSetParams(node: u64, p: usize) => allowed(&call);
+    cuGraphNodeSetParams(node: u64, p: usize) => allowed(&call);
+    cuGraphNodeSetParams_v2(node: u64, p: usize) => allowed(&call);
+    cuGraphNodeSetEnabled(e: u64, node: u64, enabled: u32) => allowed(&call);
     cuGraphExecMemcpyNodeSetParams(e: u64, node: u64, p: usize, c: u64) => allowed(&call);
     cuGraphExecMemsetNodeSetParams(e: u64, node: u64, p: usize, c: u64) => allowed(&call);
     cuGraphExecKernelNodeSetParams(e: u64, node: u64, p: usize) => allowed(&call);

@@ -313,6 +313,12 @@ static void graphs(void)
     OKAY(cuGraphExecMemcpyNodeSetParams, e[0], node, &copy, (Context)0);
     OKAY(cuGraphExecMemsetNodeSetParams, e[0], node, &set, (Context)0);
     OKAY(cuGraphExecNodeSetParams, e[0], node, &any);
+    OKAY(cuGraphNodeSetEnabled, e[0], (void *)1, 1);
+    OKAY(cuGraphMemcpyNodeSetParams, (void *)1, &copy);
+    OKAY(cuGraphMemsetNodeSetParams, (void *)2, &set);
+    OKAY(cuGraphNodeSetParams, (void *)1, &any);
+    OKAY(cuGraphNodeSetParams_v2, (void *)1, &any);
+    OKAY(cuGraphDestroyNode, (void *)1);
     OKAY(cuStreamSynchronize, stream);
     OKAY(cuGraphExecDestroy, e[4]), held[0] -= 4 * MIB;
     OKAY(cuGraphDestroy, clone);

@@ -102,6 +102,80 @@ static int graphs(char **args)
     return 0;
 }
 
+/* Graphs whose nodes are changed: which launch copied what, the driver alone knows. A node's handle is its type. */
+static int changed_nodes(char **args)
+{
+    prepare(args);
+    void *const copies = (void *)1, *const sets = (void *)2, *const runs = (void *)0, *const child = (void *)4;
+    struct { int type, reserved[3]; char of[232]; } kernel = {0}, copy = {1};
+    uint64_t larger[25] = {0};
+    larger[22] = 1000000, larger[23] = larger[24] = 1;
+    /* Each of the first six is changed in a way that can change what is copied, each of the others in one that cannot. */
+    Exec e[10];
+    for (int i = 0; i < 10; i++) {
+        Graph g = captured(1);
+        OKAY(cuGraphInstantiateWithFlags, &e[i], g, (uint64_t)0);
+        OKAY(cuGraphDestroy, g);
+    }
+    OKAY(cuGraphLaunch, e[8], a);
+    OKAY(cuGraphExecMemcpyNodeSetParams, e[0], copies, larger, (Context)0);
+    OKAY(cuGraphExecMemsetNodeSetParams, e[1], sets, larger, (Context)0);
+    OKAY(cuGraphExecChildGraphNodeSetParams, e[2], child, (Graph)0);
+    OKAY(cuGraphExecNodeSetParams, e[3], copies, &copy);
+    OKAY(cuGraphNodeSetEnabled, e[4], copies, 0);
+    OKAY(cuGraphNodeSetEnabled, e[5], child, 0);
+    OKAY(cuGraphExecKernelNodeSetParams_v2, e[6], runs, (void *)1);
+    OKAY(cuGraphExecNodeSetParams, e[7], runs, &kernel);
+    OKAY(cuGraphNodeSetEnabled, e[8], runs, 0);
+    Graph new = captured(2);
+    OKAY(cuGraphExecMemcpyNodeSetParams, e[9], copies, larger, (Context)0);
+    OKAY(cuGraphExecUpdate_v2, e[9], new, (void *)0);
+    if (args[1] && !strcmp(args[1], "launched"))
+        OKAY(cuGraphLaunch, e[0], a);
+    OKAY(cuCtxSynchronize);
+    return 0;
+}
+static int changed_and_launched(char **args)
+{
+    char *both[] = {args[0], "launched", 0};
+    return changed_nodes(both);
+}
+
+/* The same of graphs before they are instantiated: way by way, then a kernel's. */
+static int changed_templates(char **args)
+{
+    prepare(args);
+    void *const copies = (void *)1, *const sets = (void *)2, *const runs = (void *)0;
+    struct { int type, reserved[3]; char of[232]; } kernel = {0}, copy = {1};
+    uint64_t larger[25] = {0};
+    for (int way = 0; way < 8; way++) {
+        Graph g = captured(1), clone, parent;
+        Exec e;
+        switch (way) {
+        case 0: OKAY(cuGraphMemcpyNodeSetParams, copies, larger); break;
+        case 1: OKAY(cuGraphMemsetNodeSetParams, sets, larger); break;
+        case 2: OKAY(cuGraphNodeSetParams, copies, &copy); break;
+        case 3: OKAY(cuGraphNodeSetParams_v2, copies, &copy); break;
+        case 4: OKAY(cuGraphDestroyNode, copies); break;
+        case 5: OKAY(cuGraphNodeSetParams, runs, &kernel); break;
+        case 6: OKAY(cuGraphDestroyNode, runs); break;
+        case 7: /* the clone of one that was changed, as a child */
+            OKAY(cuGraphDestroyNode, copies);
+            OKAY(cuGraphClone, &clone, g);
+            OKAY(cuGraphCreate, &parent, 0);
+            void *node;
+            OKAY(cuGraphAddChildGraphNode, &node, parent, (void *)0, (size_t)0, clone);
+            OKAY(cuGraphDestroy, g);
+            OKAY(cuGraphDestroy, clone);
+            g = parent;
+        }
+        OKAY(cuGraphInstantiateWithFlags, &e, g, (uint64_t)0);
+        OKAY(cuGraphDestroy, g);
+    }
+    OKAY(cuCtxSynchronize);
+    return 0;
+}
+
 /* Memory of graphs: 8 MiB by a capture, which frees it again, 4 + 2 MiB by nodes of which the 2 are freed by the program. It is no memory while
    the graph is none but a plan. */
 struct alloc_node { int type, handles; Location at; void *security; size_t most; char reserved[56]; const void *access; size_t accesses, bytes; Ptr address; };
@@ -234,4 +308,4 @@ static int per_thread(char **args)
     return 0;
 }
 
-MODES({"overlap", overlap}, {"kernels", kernels}, {"graphs", graphs}, {"captures", captures}, {"rare_captures", rare_captures}, {"graph_memory", graph_memory}, {"per_thread", per_thread})
+MODES({"overlap", overlap}, {"kernels", kernels}, {"graphs", graphs}, {"changed_nodes", changed_nodes}, {"changed_and_launched", changed_and_launched}, {"changed_templates", changed_templates}, {"captures", captures}, {"rare_captures", rare_captures}, {"graph_memory", graph_memory}, {"per_thread", per_thread})
