@@ -11,7 +11,7 @@
 //! A NAME record has text instead: seven bytes a word, low byte first.
 
 /// Driver calls that are events, by the name without the suffixes of their versions. New ones at the end.
-pub const CALLS: [&str; 132] = [
+pub const CALLS: [&str; 133] = [
     "cuArray3DCreate",
     "cuArrayCreate",
     "cuArrayDestroy",
@@ -144,6 +144,7 @@ pub const CALLS: [&str; 132] = [
     "cuGraphMemsetNodeSetParams",
     "cuGraphNodeSetEnabled",
     "cuGraphNodeSetParams",
+    "cuMemDiscardAndPrefetchBatchAsync",
 ];
 
 /// Number where a row is of no call: what is seen beside them.

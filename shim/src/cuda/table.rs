@@ -198,6 +198,8 @@ entries! {
     cuMemAllocPitch: cuMemAllocPitch 2000 Narrow six Alloc(Pitch);
     cuMemAllocPitch_v2: cuMemAllocPitch 3020 Plain six Alloc(Pitch);
     cuMemCreate: cuMemCreate 10020 Plain six Alloc(Handle);
+    cuMemDiscardAndPrefetchBatchAsync: cuMemDiscardAndPrefetchBatchAsync 13000 Plain wide PrefetchBatch;
+    cuMemDiscardAndPrefetchBatchAsync_ptsz: cuMemDiscardAndPrefetchBatchAsync 13000 PerThread wide PrefetchBatch;
     cuMemFree: cuMemFree 2000 Narrow six Free(class::DEVICE);
     cuMemFree_v2: cuMemFree 3020 Plain six Free(class::DEVICE);
     cuMemFreeAsync: cuMemFreeAsync 11020 Plain six Free(class::POOL);

@@ -71,6 +71,8 @@ driver_functions! { call;
     cuMemPrefetchAsync_ptsz(p: u64, n: u64, device: i32, s: u64) => prefetch(&call, n, device >= 0, s, Own);
     cuMemPrefetchAsync_v2(p: u64, n: u64, to: Location, flags: u32, s: u64) => prefetch(&call, n, to.kind == ON_DEVICE, s, Legacy);
     cuMemPrefetchAsync_v2_ptsz(p: u64, n: u64, to: Location, flags: u32, s: u64) => prefetch(&call, n, to.kind == ON_DEVICE, s, Own);
+    cuMemDiscardAndPrefetchBatchAsync(p: usize, n: In<u64>, count: usize, to: In<Location>, first: usize, locations: usize, flags: u64, s: u64) => prefetch_several(&call, n, count, to, s, Legacy);
+    cuMemDiscardAndPrefetchBatchAsync_ptsz(p: usize, n: In<u64>, count: usize, to: In<Location>, first: usize, locations: usize, flags: u64, s: u64) => prefetch_several(&call, n, count, to, s, Own);
     cuMemPrefetchBatchAsync(p: usize, n: In<u64>, count: usize, to: In<Location>, first: usize, locations: usize, flags: u64, s: u64) => prefetch_several(&call, n, count, to, s, Legacy);
     cuMemPrefetchBatchAsync_ptsz(p: usize, n: In<u64>, count: usize, to: In<Location>, first: usize, locations: usize, flags: u64, s: u64) => prefetch_several(&call, n, count, to, s, Own);
 }

@@ -166,6 +166,10 @@ static void prefetches(void)
         OKAY(cuMemPrefetchBatchAsync, &managed, &one, (size_t)1, &here, &zero, (size_t)1, (uint64_t)0, stream);
         one = SIZE(D2H_, MANAGED_);
         OKAY(cuMemPrefetchBatchAsync_ptsz, &managed, &one, (size_t)1, &host, &zero, (size_t)1, (uint64_t)0, stream);
+        one = SIZE(H2D_, MANAGED_);
+        OKAY(cuMemDiscardAndPrefetchBatchAsync, &managed, &one, (size_t)1, &here, &zero, (size_t)1, (uint64_t)0, stream);
+        one = SIZE(D2H_, MANAGED_);
+        OKAY(cuMemDiscardAndPrefetchBatchAsync_ptsz, &managed, &one, (size_t)1, &host, &zero, (size_t)1, (uint64_t)0, stream);
     }
 }
 
