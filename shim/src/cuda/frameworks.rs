@@ -20,7 +20,7 @@ static NAMED: AtomicU64 = AtomicU64::new(0);
 
 /// Names the frameworks that are loaded, each once: when the first context is met, at the interval of the other samples, and at the end.
 pub fn name_pools(hot: *mut Hot) {
-    let seen = loaded::mentioned(&POOLS.map(|(word, _)| word)) as u64;
+    let seen = loaded::mentioned(&POOLS.map(|(word, _)| word));
     let new = seen & !NAMED.fetch_or(seen, Relaxed);
     for (i, (_, name)) in POOLS.iter().enumerate() {
         if new >> i & 1 == 1 {

@@ -302,8 +302,8 @@ pub unsafe fn context_created(c: &Call) -> i32 {
 /// The call is the program's, and has not been made.
 pub unsafe fn context_detached(c: &Call) -> i32 {
     let handle = c.word(0) as u64;
-    // SAFETY: as called.
     let Some(place) = contexts::ending(Some(handle), 0).filter(|p| contexts::is_attached(*p)) else {
+        // SAFETY: as called.
         return unsafe { context_ends(c, Some(handle)) };
     };
     // SAFETY: as called.
