@@ -139,7 +139,9 @@ fn phase(samples: &[Sample], course: Course, end_s: f64, known: Option<&Heap>) -
         Course::Fall => "fall",
     };
     let wall = (end_s - first.t_s).max(0.0);
-    let change = |of: fn(&Sample) -> Bytes| of(&last).0 as i64 - of(&first).0 as i64;
+    // What comes and goes within a span is not left behind by it.
+    let [rss, heap_left, maps_left] = std::array::from_fn(|of| last.last[of].0 as i64 - first.last[of].0 as i64);
+    let held = |s: &Sample| s.last[1];
     Phase {
         name: name.into(),
         source: "auto",
@@ -150,16 +152,16 @@ fn phase(samples: &[Sample], course: Course, end_s: f64, known: Option<&Heap>) -
         wall_s: wall,
         self_wall_s: wall,
         latency: Latency { mean: wall, median: wall, p95: wall, p99: wall, min: wall, max: wall, cv: 0.0 },
-        heap_begin_bytes: first.heap,
+        heap_begin_bytes: first.heap.map(|_| held(&first)),
         heap_peak_bytes: inside.then_some(heap_peak),
         peak_begin_s: first.t_s,
         peak_end_s: end_s,
-        heap_persistent_bytes: inside.then(|| change(heap)),
-        heap_transient_bytes: inside.then(|| heap_peak.less(heap(&first).max(heap(&last)))),
+        heap_persistent_bytes: inside.then_some(heap_left),
+        heap_transient_bytes: inside.then(|| heap_peak.less(held(&first).max(held(&last)))),
         rss_peak_bytes: Some(most(|s| s.rss)).filter(|b| b.0 > 0),
-        rss_persistent_bytes: Some(change(|s| s.rss)).filter(|_| first.rss.0 > 0),
+        rss_persistent_bytes: Some(rss).filter(|_| first.rss.0 > 0),
         map_peak_bytes: inside.then(|| most(maps)),
-        map_persistent_bytes: inside.then(|| change(maps)),
+        map_persistent_bytes: inside.then_some(maps_left),
         spans: vec![(first.t_s, end_s)],
         ..Phase::default()
     }
@@ -170,7 +172,22 @@ mod tests {
     use super::*;
 
     fn curve(levels: &[u64]) -> Vec<Sample> {
-        levels.iter().enumerate().map(|(i, mib)| Sample { t_s: i as f64, heap: Some(Bytes(mib << 20)), ..Sample::default() }).collect()
+        let sample = |(i, mib): (usize, &u64)| {
+            let heap = Bytes(mib << 20);
+            Sample { t_s: i as f64, heap: Some(heap), last: [Bytes(0), heap, Bytes(0)], ..Sample::default() }
+        };
+        levels.iter().enumerate().map(sample).collect()
+    }
+
+    #[test]
+    fn what_is_left_is_of_levels_and_not_of_peaks() {
+        // The last rise is to 210, of which 120 are gone again before the span ends.
+        let mut samples = curve(&[10, 10, 10, 60, 110, 160, 210, 90, 90, 90]);
+        samples[6].last[1] = Bytes(90 << 20);
+        let found = phases(&samples, 10.0, Some(&Heap::default()));
+        let of = |p: &Phase| (p.name.clone(), p.heap_persistent_bytes.unwrap() >> 20, p.heap_transient_bytes.unwrap().0 >> 20);
+        let want = [("plateau", 0, 0), ("ramp", 80, 120), ("fall", 0, 120), ("plateau", 0, 0)];
+        assert_eq!(found.iter().map(of).collect::<Vec<_>>(), want.map(|(name, left, over)| (name.to_owned(), left, over)));
     }
 
     #[test]

@@ -452,6 +452,9 @@ pub struct Sample {
     pub heap: Option<Bytes>,
     /// Committed anonymous maps of the program.
     pub maps: Option<Bytes>,
+    /// The levels at the end of its span, where those above are the highest in it: of what is resident, the heap, the maps.
+    #[serde(skip)]
+    pub last: [Bytes; 3],
 }
 
 /// Something that could need less memory or time.

@@ -183,7 +183,8 @@ fn samples(image: &ImageEnd, inside: bool) -> Vec<Sample> {
         .iter()
         .map(|p| {
             let [rss, heap, maps] = p.most.map(Bytes);
-            Sample { t_s: Nanos(p.t).seconds_since(start), rss, heap: inside.then_some(heap), maps: inside.then_some(maps) }
+            let (heap, maps) = (inside.then_some(heap), inside.then_some(maps));
+            Sample { t_s: Nanos(p.t).seconds_since(start), rss, heap, maps, last: p.last.map(Bytes) }
         })
         .collect()
 }

@@ -26,13 +26,14 @@ pub struct Timeline {
     spans: Vec<[Option<Level>; 3]>,
 }
 
-/// One span: the maximum of each series in it.
+/// One span: the maximum of each series in it, and its last level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     /// Start of the span.
     pub t: u64,
     /// By [`Series`].
     pub most: [u64; 3],
+    pub last: [u64; 3],
 }
 
 /// Ten milliseconds: the shim looks at most that often.
@@ -77,7 +78,7 @@ impl Timeline {
             }
             let most = std::array::from_fn(|s| span[s].map_or(now[s], |l| l.most));
             now = std::array::from_fn(|s| span[s].map_or(now[s], |l| l.last));
-            all.push(Point { t: self.start.saturating_add((i as u64).saturating_mul(self.width)), most });
+            all.push(Point { t: self.start.saturating_add((i as u64).saturating_mul(self.width)), most, last: now });
         }
         all
     }
@@ -117,6 +118,7 @@ mod tests {
         let p = t.points();
         assert!(p.len() <= 64);
         assert_eq!(p.iter().map(|p| p.most[0]).max(), Some(9999));
+        assert_eq!(p.last().map(|p| p.last[0]), Some(9));
     }
 
     #[test]

@@ -75,8 +75,9 @@ mod tests {
 
     #[test]
     fn a_ramp_rises_and_the_heap_is_inside_it() {
-        let samples: Vec<Sample> =
-            (0..=40).map(|i| Sample { t_s: i as f64 / 4.0, rss: Bytes(i << 20), heap: Some(Bytes(i << 19)), maps: None }).collect();
+        let samples: Vec<Sample> = (0..=40)
+            .map(|i| Sample { t_s: i as f64 / 4.0, rss: Bytes(i << 20), heap: Some(Bytes(i << 19)), ..Sample::default() })
+            .collect();
         let chart = draw(&samples, 10.0, 50);
         assert_eq!(chart.len(), ROWS + 1);
         assert!(chart[0].starts_with("40.0 MiB ┤") && chart[0].ends_with('░'), "{chart:#?}");

@@ -120,7 +120,8 @@ fn lost_events_and_missing_things_are_said() {
 #[test]
 fn without_utf8_the_screen_is_ascii() {
     let mut r = run(7, 20);
-    r.samples = (0..9).map(|i| Sample { t_s: f64::from(i), rss: Bytes(20 << 20), heap: Some(Bytes(5 << 20)), maps: None }).collect();
+    r.samples =
+        (0..9).map(|i| Sample { t_s: f64::from(i), rss: Bytes(20 << 20), heap: Some(Bytes(5 << 20)), ..Sample::default() }).collect();
     let text = screen(&Report { runs: vec![r], ..Report::default() }, false);
     assert!(text.is_ascii(), "{text}");
 }
