@@ -13,7 +13,8 @@ use support::{Need, Session, lossy};
 /// Blocks and their size at each marked line.
 const PEAK: (u64, u64) = (50, 100_008);
 const LEAK: (u64, u64) = (3000, 1000);
-const TEMPORARY: (u64, u64) = (1000, 5000);
+/// More calls than a sampled block of one byte stands for where a sample is taken each 4 KiB.
+const TEMPORARY: (u64, u64) = (5000, 1200);
 /// Three in each of sixty steps.
 const GROWTH: (u64, u64) = (180, 4008);
 const STEPS: u64 = 60;
@@ -102,16 +103,17 @@ impl Planted {
         all.max_by_key(|s| s[figure].as_u64().unwrap_or(0)).map_or(0, |s| self.own_line(s))
     }
 
-    /// The questions in which another line than the right one is on top.
-    fn misplaced(&self, run: &Value) -> Vec<&'static str> {
+    /// The right line is on top, whatever is asked.
+    fn has_its_lines_on_top(&self, run: &Value) {
         let (sites, grown) = (&run["sites"], &steps(run)["sites"]);
-        let all = [
+        for (sites, figure, mark) in [
             (sites, "live_at_peak_bytes", "PEAK"),
             (sites, "leaked_bytes", "LEAK"),
             (sites, "temporary_allocs", "TEMPORARY"),
             (grown, "bytes", "GROWTH"),
-        ];
-        all.into_iter().filter(|(sites, figure, mark)| self.top(sites, figure) != self.line(mark)).map(|of| of.2).collect()
+        ] {
+            assert_eq!(self.top(sites, figure), self.line(mark), "{}: {mark}", self.source);
+        }
     }
 }
 
@@ -177,7 +179,7 @@ fn the_line_that_held_leaked_or_passed_memory_is_on_top_with_its_bytes() {
         let kept = judged(&run);
         assert_eq!((grown("bytes"), grown("allocs").0), (((kept * GROWTH.1) as f64, 0.0), kept as f64), "{name}");
         assert_eq!(steps(&run)["sites"].as_array().map(Vec::len), Some(1), "{name}: nobody else grows");
-        assert_eq!(program.misplaced(&run), [""; 0], "{}", program.source);
+        program.has_its_lines_on_top(&run);
     }
 }
 
@@ -297,13 +299,12 @@ fn estimates_of_lines_lie_within_their_standard_errors() {
     let mut far: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for program in planted(test) {
         let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-        let mut misplaced = Vec::new();
         // Reports have all call sites in a few runs, where the lines must be on top of the interpreter's too, and the program's own in the others.
         let dir = support::fresh_dir(test);
         let few = program.runs(&dir, RUNS / 50, &settings, &[]);
         for run in few.into_iter().chain(program.runs(&dir, RUNS - RUNS / 50, &settings, &["--filter", program.source])) {
             assert_eq!(program.sum(&run, "PEAK", "live_at_peak_bytes"), PEAK.0 * PEAK.1, "big blocks are recorded by themselves");
-            misplaced.extend(program.misplaced(&run));
+            program.has_its_lines_on_top(&run);
             for (figure, (estimate, error), truth) in estimated(&program, &run) {
                 let truth = truth as f64;
                 assert!(error > 0.01 * truth && error < 0.15 * truth, "{}, {figure}: {estimate} ± {error}", program.source);
@@ -313,8 +314,6 @@ fn estimates_of_lines_lie_within_their_standard_errors() {
                 *of = (of.0 + u64::from(off.abs() > 3.0), of.1 + 1);
             }
         }
-        // By chance the estimate of another line is once in a while the larger one.
-        assert!(misplaced.len() <= RUNS / 50, "{}: {misplaced:?} in {RUNS} runs", program.source);
         for (figure, (sum, squares)) in sums {
             let (mean, square) = (sum / RUNS as f64, squares / RUNS as f64);
             let what = format!("{}, {figure}: {mean:.2} standard errors off on the mean, {square:.2} squared", program.source);

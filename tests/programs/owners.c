@@ -19,7 +19,7 @@ __attribute__((noinline)) static void leak(int i)
 
 __attribute__((noinline)) static void pass(void)
 {
-    void *volatile p = malloc(5000); /* <TEMPORARY> */
+    void *volatile p = malloc(1200); /* <TEMPORARY> */
     free(p);
 }
 
@@ -30,7 +30,7 @@ __attribute__((noinline)) static void grow(int i)
 
 int main(void)
 {
-    for (int i = 0; i < 1000; i++)
+    for (int i = 0; i < 5000; i++)
         pass();
     for (int i = 0; i < 3000; i++)
         leak(i);

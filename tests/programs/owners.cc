@@ -41,8 +41,8 @@ template <typename T> __attribute__((noinline)) void pass(std::size_t n)
 
 int main()
 {
-    for (int i = 0; i < 1000; i++)
-        pass<char>(5000);
+    for (int i = 0; i < 5000; i++)
+        pass<char>(1200);
     for (int i = 0; i < 3000; i++)
         leak(i);
     for (int step = 0; step < 60; step++) {

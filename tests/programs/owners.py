@@ -19,7 +19,7 @@ class Keeper:
 
 
 def pass_by():
-    bytearray(4999)  # <TEMPORARY>
+    bytearray(1199)  # <TEMPORARY>
 
 
 def step(n):
@@ -28,7 +28,7 @@ def step(n):
 
 
 keeper = Keeper()
-for _ in range(1000):
+for _ in range(5000):
     pass_by()
 for i in range(3000):
     keeper.keep(i)

@@ -33,11 +33,11 @@ fn grow() {
 
 #[inline(never)]
 fn pass() {
-    black_box(Vec::<u8>::with_capacity(5000)); // <TEMPORARY>
+    black_box(Vec::<u8>::with_capacity(1200)); // <TEMPORARY>
 }
 
 fn main() {
-    (0..1000).for_each(|_| pass());
+    (0..5000).for_each(|_| pass());
     (0..3000).for_each(|_| leak());
     let begin = of_memshim::<extern "C" fn(*const c_char)>(c"memshim_phase_begin");
     let end = of_memshim::<extern "C" fn()>(c"memshim_phase_end");
