@@ -186,16 +186,16 @@ pub fn find_next_until(last: *const Object, name: &[u8]) -> Option<Found> {
     None
 }
 
+/// The objects of the loader's list, the program first. Those that the program began with stay; of others the caller has the loader's lock.
+pub fn objects() -> impl Iterator<Item = *const Object> {
+    let there = |o: &*const Object| !o.is_null();
+    // SAFETY: objects of the loader's list, as said.
+    core::iter::successors(Some(program()).filter(there), move |o| Some(unsafe { next(*o) }).filter(there))
+}
+
 /// The last object of the loader's list.
 pub fn last() -> *const Object {
-    let mut o = program();
-    // SAFETY: the loader's list.
-    unsafe {
-        while !o.is_null() && !(*o).next.is_null() {
-            o = (*o).next;
-        }
-    }
-    o
+    objects().last().unwrap_or(core::ptr::null())
 }
 
 /// Looks for `name` in one object.

@@ -6,7 +6,7 @@ mod scope;
 
 pub use scope::sees;
 
-use crate::{elf, real};
+use crate::{cuda, elf, real, sys};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
@@ -55,8 +55,35 @@ struct Info {
 
 type Look<T> = unsafe extern "C" fn(*const Info, usize, *mut T) -> c_int;
 
+/// Threads that walk over the loader's list.
+static WALKS: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a thread has the loader's lock by us: a child forked now would inherit it, with nobody to let it go.
+pub fn is_walked() -> bool {
+    WALKS.load(SeqCst) != 0
+}
+
+/// Waits until nobody forks, a second at most.
+fn begin_walk() {
+    let until = sys::now() + 1_000_000_000;
+    loop {
+        WALKS.fetch_add(1, SeqCst);
+        if !cuda::is_forking() || sys::now() > until {
+            return;
+        }
+        WALKS.fetch_sub(1, SeqCst);
+        sys::yield_now();
+    }
+}
+
+/// A forked child has one thread, which walks nowhere.
+pub fn forget() {
+    WALKS.store(0, Relaxed);
+}
+
 /// Calls `look` for each object until it returns something else than 0.
 fn each<T>(look: Look<T>, with: &mut T) {
+    begin_walk();
     static ITERATE: AtomicUsize = AtomicUsize::new(0);
     let mut at = ITERATE.load(Relaxed);
     if at == 0 {
@@ -70,6 +97,7 @@ fn each<T>(look: Look<T>, with: &mut T) {
             iterate(look, (with as *mut T).cast());
         }
     }
+    WALKS.fetch_sub(1, SeqCst);
 }
 
 unsafe fn name_of<'a>(info: *const Info) -> &'a [u8] {
@@ -99,8 +127,7 @@ unsafe extern "C" fn look_for(info: *const Info, _: usize, wanted: *mut Wanted) 
     // SAFETY: the loader's data, under its lock; the caller's variable.
     unsafe {
         let name = name_of(info);
-        let file = name.rsplit(|c| *c == b'/').next().unwrap_or(name);
-        if !file.starts_with((*wanted).prefix) {
+        if !split(name).1.starts_with((*wanted).prefix) {
             return 0;
         }
         let found = &mut (*wanted).found;

@@ -33,6 +33,14 @@ fn rough_programs_end_as_they_would_and_lose_no_copy() {
 }
 
 #[test]
+fn no_child_inherits_the_loaders_lock() {
+    if skipped("no_child_inherits_the_loaders_lock") {
+        return;
+    }
+    gpu_with("rough", "forks_beside", "proc", Mode::Fast, &[("MEMSHIM_INTERVAL", "1ms"), ("MEMSHIM_CHILDREN", "skip")]);
+}
+
+#[test]
 fn a_green_context_and_the_last_use_of_one_end_as_contexts_do_but_green_ones_without_their_memory() {
     if skipped("a_green_context_and_the_last_use_of_one_end_as_contexts_do_but_green_ones_without_their_memory") {
         return;

@@ -148,9 +148,7 @@ pub fn next_at_start(symbol: &[u8]) -> Option<*const c_void> {
 /// Whether an object was there when the program began: it sees what everybody sees, and no more.
 pub fn was_there_at_start(object: *const elf::Object) -> bool {
     let last = LAST_AT_START.load(Relaxed).cast_const();
-    // SAFETY: what the program began with stays loaded, and is first in the loader's list.
-    let next = |o: &*const elf::Object| (*o != last).then(|| unsafe { elf::next(*o) }).filter(|o| !o.is_null());
-    core::iter::successors(Some(elf::program()).filter(|o| !o.is_null()), next).any(|o| o == object)
+    object == last || elf::objects().take_while(|o| *o != last).any(|o| o == object)
 }
 
 /// The last of the objects with which the program began: what comes later is not in front of anybody's calls but its own.

@@ -234,9 +234,7 @@ unsafe fn is_nowhere(name: &CStr, caller: usize) -> bool {
 /// another thread's to unload, at any instant.
 fn before_us() -> impl Iterator<Item = *const elf::Object> {
     let us = elf::ourselves();
-    let first = if us.is_null() { us } else { elf::program() };
-    // SAFETY: objects of the loader's list.
-    core::iter::successors(Some(first), |o| Some(unsafe { elf::next(*o) })).take_while(move |o| *o != us)
+    elf::objects().take_while(move |o| !us.is_null() && *o != us)
 }
 
 /// The object that an address is in; the program where it is in none.

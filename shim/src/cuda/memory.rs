@@ -44,10 +44,11 @@ pub unsafe fn alloc(c: &Call, form: Form) -> i32 {
     let mut got = got(c, form, r);
     match form {
         Form::Handle => place.device = device_of_properties(c.word(2)).unwrap_or(here.device),
-        Form::FromPool if r == 0 && is_of_host(got.address) => (got.class, place.device) = (class::PINNED, NO_DEVICE),
-        Form::FromPool if r == 0 => {
-            place.device = state::device_of_pool(got.from).or_else(|| device_of(got.address)).unwrap_or(here.device)
-        }
+        Form::FromPool if r == 0 => match state::device_of_pool(got.from) {
+            Some(device) => place.device = device,
+            None if is_of_host(got.address) => (got.class, place.device) = (class::PINNED, NO_DEVICE),
+            None => place.device = device_of(got.address).unwrap_or(here.device),
+        },
         _ => {}
     }
     c.row3(kind::ALLOC, tk, c.head(r, place, got.class), [got.address, got.bytes, got.from]);

@@ -34,7 +34,7 @@ mod transfers;
 
 pub use cupti::thread_made;
 pub use cupy::{NOT_ASKED, was_refused};
-pub use reaper::{after_fork, before_fork};
+pub use reaper::{after_fork, before_fork, is_forking};
 
 /// Private memory taken for GPUs, in bytes.
 pub fn private() -> usize {

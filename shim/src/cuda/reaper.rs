@@ -14,7 +14,7 @@ use crate::elf::weak_symbol;
 use crate::hooks::heap::ready;
 use crate::lane::{self, Hot};
 use crate::real::REAL;
-use crate::{drain, snapshot, sys};
+use crate::{drain, loaded, snapshot, sys};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use sys::sys;
@@ -132,7 +132,7 @@ unsafe extern "C" fn run(_: *mut c_void) -> *mut c_void {
     let hot = ready();
     let mut relaxed = false;
     while !hot.is_null() && lane::current() == hot && !is_ending() {
-        cupti::turn(hot, || FORKS.load(SeqCst) != 0);
+        cupti::turn(hot, is_forking);
         let work = pass(hot, &mut relaxed);
         if work {
             sys::pause(if timing::pending() > MANY { PAUSE_NS / 20 } else { PAUSE_NS });
@@ -218,7 +218,7 @@ fn pass(hot: *mut Hot, relaxed: &mut bool) -> bool {
 fn in_context(hot: *mut Hot, slot: usize, handle: u64, relaxed: &mut bool, f: impl FnOnce()) -> bool {
     let mut work = false;
     timing::REAPING.store(slot as u32 + 1, SeqCst);
-    if FORKS.load(SeqCst) != 0 {
+    if is_forking() {
         work = true; // in a moment
     } else if !is_ending() && !timing::is_dying(hot, slot) {
         if enter(handle, relaxed) {
@@ -305,17 +305,22 @@ pub fn wait_for_sampler() {
 /// How long a fork waits for us; hardly, when one has waited in vain.
 static PATIENCE_NS: AtomicU64 = AtomicU64::new(1_000_000_000);
 
-/// The process is about to fork: waits until we are out of the driver, a second at most, and keeps us out.
+/// The process is about to fork: waits until we are out of the driver and the loader, a second at most, and keeps us out.
 pub fn before_fork() {
     FORKS.fetch_add(1, SeqCst);
     let until = sys::now() + PATIENCE_NS.load(Relaxed);
-    while timing::REAPING.load(SeqCst) != 0 || cupti::is_inside() {
+    while timing::REAPING.load(SeqCst) != 0 || cupti::is_inside() || loaded::is_walked() {
         if sys::now() > until {
             PATIENCE_NS.store(1_000_000, Relaxed);
             break;
         }
         sys::yield_now();
     }
+}
+
+/// Whether a fork is under way.
+pub fn is_forking() -> bool {
+    FORKS.load(SeqCst) != 0
 }
 
 /// It has, or could not.
@@ -339,6 +344,7 @@ pub fn hurry() {
 pub fn forget() {
     STATE.store(0, Relaxed);
     FORKS.store(0, Relaxed);
+    loaded::forget();
     ENDING.store(0, Relaxed);
     ASLEEP.store(0, Relaxed);
     LOOKING.store(0, Relaxed);

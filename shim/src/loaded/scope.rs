@@ -2,8 +2,8 @@
 //! an object that needs two, directly or not, one opening has brought both. Not by the loader's own handles, which are whole only of objects that
 //! somebody opened by themselves.
 
-use super::locked;
-use crate::elf::{self, Dynamic, Object, tag};
+use super::{locked, split};
+use crate::elf::{self, Dynamic, Object, objects, tag};
 use core::ffi::CStr;
 
 /// Objects that are looked at, by their places in the loader's list.
@@ -21,18 +21,13 @@ fn add(set: &mut Set, i: usize) -> bool {
     new
 }
 
-fn objects() -> impl Iterator<Item = *const Object> {
-    // SAFETY: the loader's list, under its lock.
-    core::iter::successors(Some(elf::program()).filter(|o| !o.is_null()), |o| Some(unsafe { elf::next(*o) }).filter(|o| !o.is_null()))
-}
-
 /// Whether an object names another one as needed.
 unsafe fn needs(o: *const Object, other: *const Object) -> bool {
     // SAFETY: loaded objects.
     unsafe {
         let path = elf::name(other);
         let path = if path.is_null() { b"" } else { CStr::from_ptr(path).to_bytes() };
-        let file = path.rsplit(|c| *c == b'/').next().unwrap_or(path);
+        let (_, file) = split(path);
         let is_it =
             |name: &[u8]| !name.is_empty() && (name == path || name == file || Dynamic::names(other, tag::SONAME).any(|own| own == name));
         Dynamic::names(o, tag::NEEDED).any(is_it)

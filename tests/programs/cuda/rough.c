@@ -1,5 +1,6 @@
 /* What programs do to a driver in bad moments. */
 #include "driver.h"
+#include <link.h>
 
 #define MIB (1ull << 20)
 static Stream a;
@@ -52,6 +53,46 @@ static int forks_again(char **args)
         need(ended(child) == 7, "the child");
     }
     OKAY(cuCtxSynchronize);
+    return 0;
+}
+
+/* The same beside a thread that the shim looks for new libraries in: who forks must not take the loader's lock along. */
+static _Atomic int over;
+static void *allocates(void *context)
+{
+    OKAY(cuCtxSetCurrent, context);
+    while (!over) {
+        Ptr block;
+        OKAY(cuMemAlloc_v2, &block, (size_t)MIB);
+        OKAY(cuMemFree_v2, block);
+    }
+    return 0;
+}
+static int counts(struct dl_phdr_info *info, size_t size, void *n)
+{
+    (void)info, (void)size;
+    ++*(int *)n;
+    return 0;
+}
+static int forks_beside(char **args)
+{
+    prepare(args);
+    Context c;
+    OKAY(cuCtxGetCurrent, &c);
+    pthread_t t;
+    pthread_create(&t, 0, allocates, c);
+    for (int i = 0; i < 1500; i++) {
+        pid_t child = fork();
+        if (!child) {
+            int n = 0;
+            alarm(10);
+            dl_iterate_phdr(counts, &n);
+            _exit(n > 1 ? 7 : 8);
+        }
+        need(ended(child) == 7, "the child");
+    }
+    over = 1;
+    pthread_join(t, 0);
     return 0;
 }
 
@@ -365,5 +406,5 @@ static int main_leaves(char **args)
     pthread_exit(0);
 }
 
-MODES({"forks", forks}, {"forks_again", forks_again}, {"reset_in_flight", reset_in_flight}, {"destroyed_in_flight", destroyed_in_flight}, {"green_in_flight", green_in_flight}, {"exit_with_work", exit_with_work}, {"threads_leave_captures", threads_leave_captures},
+MODES({"forks", forks}, {"forks_again", forks_again}, {"forks_beside", forks_beside}, {"reset_in_flight", reset_in_flight}, {"destroyed_in_flight", destroyed_in_flight}, {"green_in_flight", green_in_flight}, {"exit_with_work", exit_with_work}, {"threads_leave_captures", threads_leave_captures},
       {"many", many}, {"million", million}, {"comings_and_goings", comings_and_goings}, {"exit_with_kernels", exit_with_kernels}, {"reset_in_capture", reset_in_capture}, {"shared_primary", shared_primary}, {"killed", killed}, {"cost", cost}, {"turns", turns}, {"main_leaves", main_leaves})
