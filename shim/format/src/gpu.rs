@@ -11,7 +11,7 @@
 //! A NAME record has text instead: seven bytes a word, low byte first.
 
 /// Driver calls that are events, by the name without the suffixes of their versions. New ones at the end.
-pub const CALLS: [&str; 133] = [
+pub const CALLS: [&str; 140] = [
     "cuArray3DCreate",
     "cuArrayCreate",
     "cuArrayDestroy",
@@ -23,6 +23,7 @@ pub const CALLS: [&str; 133] = [
     "cuDevicePrimaryCtxReset",
     "cuEventSynchronize",
     "cuExternalMemoryGetMappedBuffer",
+    "cuExternalMemoryGetMappedMipmappedArray",
     "cuGetProcAddress",
     "cuGraphAddChildGraphNode",
     "cuGraphAddMemcpyNode",
@@ -46,7 +47,11 @@ pub const CALLS: [&str; 133] = [
     "cuImportExternalMemory",
     "cuIpcCloseMemHandle",
     "cuIpcOpenMemHandle",
+    "cuLaunch",
     "cuLaunchCooperativeKernel",
+    "cuLaunchCooperativeKernelMultiDevice",
+    "cuLaunchGrid",
+    "cuLaunchGridAsync",
     "cuLaunchKernel",
     "cuLaunchKernelEx",
     "cuMemAlloc",
@@ -67,6 +72,7 @@ pub const CALLS: [&str; 133] = [
     "cuMemMap",
     "cuMemPoolCreate",
     "cuMemPoolDestroy",
+    "cuMemPoolImportPointer",
     "cuMemPoolSetAttribute",
     "cuMemPoolTrimTo",
     "cuMemPrefetchAsync",
@@ -116,6 +122,7 @@ pub const CALLS: [&str; 133] = [
     "cuMemsetD8Async",
     "cuMipmappedArrayCreate",
     "cuMipmappedArrayDestroy",
+    "cuMulticastCreate",
     "cuStreamBeginCapture",
     "cuStreamBeginCaptureToGraph",
     "cuStreamCreate",

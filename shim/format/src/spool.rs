@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 /// First word of a spool ("MEMSPOOL" read as little-endian bytes).
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MEMSPOOL");
 /// Layout version; a reader refuses others.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// Offset of the kinds.
 pub const KINDS_OFF: usize = 64 << 10;
 /// Kinds at most; further allocations use the kinds of size −1.

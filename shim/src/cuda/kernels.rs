@@ -35,6 +35,31 @@ pub unsafe fn launch(c: &Call, handle: u64) -> i32 {
     r
 }
 
+/// Of one launch on each device: a function, seven numbers of 32 bits, a stream, parameters.
+const ON_DEVICE: usize = 56;
+const ITS_STREAM: usize = 40;
+
+/// A launch on several devices, by a list. CUPTI gives its kernels one number, so that their streams are looked at instead.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn launch_on_devices(c: &Call) -> i32 {
+    let place = c.place();
+    let stream_of = |i: usize| memory::word_of(c.word(0), i * ON_DEVICE + ITS_STREAM);
+    // SAFETY: as called.
+    let r = unsafe { c.make() };
+    if r != 0 {
+        c.row3(kind::STREAM, ticket(), c.head(r, place, stream::LAUNCH), [stream_of(0), 0, 0]);
+        return r;
+    }
+    cupy::called(c.t, false);
+    for slot in (0..c.int(1) as usize).filter_map(|i| streams::slot(c.hot, stream_of(i), place)) {
+        slot.kernels.fetch_add(1, Relaxed);
+    }
+    reaper::wake(c.hot);
+    r
+}
+
 /// The stream that a launch configuration names: behind seven numbers of 32 bits.
 pub fn stream_of_configuration(c: &Call) -> u64 {
     match memory::word_of(c.word(0), 32) {

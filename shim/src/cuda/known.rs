@@ -1,10 +1,10 @@
 //! Driver calls that are known and need no hook: they neither give out memory that counts, nor move bytes, nor start work that is followed.
 //! What is in neither list is named in the trace when a program asks for it: it is new to this version, or starts work or moves bytes in a way that is not
-//! followed (`cuFabricCpyBatchAsync`, `cuLaunch`, `cuLaunchGrid`, `cuLaunchGridAsync`, `cuLaunchCooperativeKernelMultiDevice`).
+//! followed (`cuFabricCpyBatchAsync`).
 
 /// In alphabetical order.
 #[rustfmt::skip]
-pub const NOT_HOOKED: [&str; 353] = [
+pub const NOT_HOOKED: [&str; 350] = [
     "cuArray3DGetDescriptor", "cuArrayGetDescriptor", "cuArrayGetMemoryRequirements", "cuArrayGetPlane", "cuArrayGetSparseProperties",
     "cuCheckpointOperationComplete", "cuCheckpointProcessCheckpoint", "cuCheckpointProcessGetRestoreThreadId",
     "cuCheckpointProcessGetState", "cuCheckpointProcessLock", "cuCheckpointProcessRestore", "cuCheckpointProcessUnlock",
@@ -25,7 +25,7 @@ pub const NOT_HOOKED: [&str; 353] = [
     "cuDevicePrimaryCtxSetFlags", "cuDeviceRegisterAsyncNotification", "cuDeviceSetGraphMemAttribute",
     "cuDeviceSetMemPool", "cuDeviceTotalMem", "cuDeviceUnregisterAsyncNotification", "cuDriverGetVersion", "cuEventCreate",
     "cuEventDestroy", "cuEventElapsedTime", "cuEventQuery", "cuEventRecord", "cuEventRecordWithFlags",
-    "cuExternalMemoryGetMappedMipmappedArray", "cuFlushGPUDirectRDMAWrites", "cuFuncGetAttribute",
+    "cuFlushGPUDirectRDMAWrites", "cuFuncGetAttribute",
     "cuFuncGetModule", "cuFuncGetName", "cuFuncGetParamCount", "cuFuncGetParamInfo", "cuFuncIsLoaded", "cuFuncLoad",
     "cuFuncSetAttribute", "cuFuncSetBlockShape", "cuFuncSetCacheConfig", "cuFuncSetSharedMemConfig", "cuFuncSetSharedSize",
     "cuGetErrorName", "cuGetErrorString", "cuGetExportTable", "cuGraphAddBatchMemOpNode", "cuGraphAddDependencies",
@@ -63,12 +63,12 @@ pub const NOT_HOOKED: [&str; 353] = [
     "cuMemGetAccess", "cuMemGetAddressRange", "cuMemGetAllocationGranularity", "cuMemGetAllocationPropertiesFromHandle",
     "cuMemGetDefaultMemPool", "cuMemGetHandleForAddressRange", "cuMemGetLocationInfo", "cuMemGetMemPool", "cuMemHostGetDevicePointer",
     "cuMemHostGetFlags", "cuMemMapArrayAsync", "cuMemPoolExportPointer", "cuMemPoolExportToShareableHandle", "cuMemPoolGetAccess",
-    "cuMemPoolGetAttribute", "cuMemPoolImportFromShareableHandle", "cuMemPoolImportPointer", "cuMemPoolSetAccess",
+    "cuMemPoolGetAttribute", "cuMemPoolImportFromShareableHandle", "cuMemPoolSetAccess",
     "cuMemRangeGetAttribute", "cuMemRangeGetAttributes", "cuMemSetAccess", "cuMemSetMemPool", "cuMipmappedArrayGetLevel",
     "cuMipmappedArrayGetMemoryRequirements", "cuMipmappedArrayGetSparseProperties", "cuModuleEnumerateFunctions",
     "cuModuleGetFunction", "cuModuleGetFunctionCount", "cuModuleGetGlobal", "cuModuleGetLoadingMode", "cuModuleGetSurfRef",
     "cuModuleGetTexRef", "cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoadFatBinary", "cuModuleUnload",
-    "cuMulticastAddDevice", "cuMulticastBindAddr", "cuMulticastBindMem", "cuMulticastCreate", "cuMulticastGetGranularity",
+    "cuMulticastAddDevice", "cuMulticastBindAddr", "cuMulticastBindMem", "cuMulticastGetGranularity",
     "cuMulticastUnbind", "cuOccupancyAvailableDynamicSMemPerBlock", "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "cuOccupancyMaxActiveClusters", "cuOccupancyMaxPotentialBlockSize",
     "cuOccupancyMaxPotentialBlockSizeWithFlags", "cuOccupancyMaxPotentialClusterSize", "cuParamSetSize", "cuParamSetTexRef",

@@ -84,6 +84,10 @@ fn got(c: &Call, form: Form, r: i32) -> Got {
         Form::Ipc => got(class::IPC, size_of(c.out(0, r))),
         Form::External => got(class::EXTERNAL, word_of(c.word(1), 24)),
         Form::ExternalBuffer => got(class::EXTERNAL, word_of(c.word(2), 8)),
+        // A view of what counts as imported, and a name for memory of several devices: none of their own.
+        Form::ExternalMipmap => got(class::MIPMAP, 0),
+        Form::PoolPointer => got(class::IPC, size_of(c.out(0, r))),
+        Form::Multicast => got(class::HANDLE, 0),
     }
 }
 

@@ -38,6 +38,12 @@ pub enum Form {
     External,
     /// (address*, external, descriptor)
     ExternalBuffer,
+    /// (mipmap*, external, descriptor)
+    ExternalMipmap,
+    /// (address*, pool, 64 bytes)
+    PoolPointer,
+    /// (handle*, properties)
+    Multicast,
 }
 
 /// Which way a copy goes, by its name.
@@ -172,8 +178,10 @@ pub enum Shape {
     AddFreeNode,
     /// (node*, graph, dependencies, …, parameters): a node of any kind; the place of the parameters.
     AddNode(u8),
-    /// (function, six dimensions, shared bytes, stream, …)
-    Kernel,
+    /// (function, …), the place of the stream (0: none).
+    Kernel(u8),
+    /// (launches, count, flags): one on each device.
+    Kernels,
     /// (configuration, function, …)
     KernelEx,
     /// `cuGetProcAddress`.
@@ -256,7 +264,9 @@ pub unsafe fn run(c: &Call) -> i32 {
             Shape::AddSetNode => graphs::added(c, transfers::node_of_set(c.word(4))),
             Shape::GraphLaunch => graphs::launch(c),
             Shape::GraphUpload => graphs::changed(c, graph::UPLOAD, c.word(0) as u64, c.stream(1)),
-            Shape::Kernel => kernels::launch(c, c.stream(8)),
+            Shape::Kernel(0) => kernels::launch(c, c.default_stream()),
+            Shape::Kernel(stream) => kernels::launch(c, c.stream(stream as usize)),
+            Shape::Kernels => kernels::launch_on_devices(c),
             Shape::KernelEx => kernels::launch(c, kernels::stream_of_configuration(c)),
             Shape::Lookup | Shape::Cupti => c.make(),
         }

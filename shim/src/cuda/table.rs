@@ -136,6 +136,7 @@ entries! {
     cuDevicePrimaryCtxRetain: cuDevicePrimaryCtxRetain 7000 Plain six PrimaryRetain;
     cuEventSynchronize: cuEventSynchronize 2000 Plain six HostWait;
     cuExternalMemoryGetMappedBuffer: cuExternalMemoryGetMappedBuffer 10000 Plain six Alloc(ExternalBuffer);
+    cuExternalMemoryGetMappedMipmappedArray: cuExternalMemoryGetMappedMipmappedArray 10000 Plain six Alloc(ExternalMipmap);
     cuGetProcAddress: cuGetProcAddress 11030 Plain six Lookup;
     cuGetProcAddress_v2: cuGetProcAddress 12000 Plain six Lookup;
     cuGraphAddChildGraphNode: cuGraphAddChildGraphNode 10000 Plain six AddChildNode;
@@ -180,10 +181,14 @@ entries! {
     cuIpcCloseMemHandle: cuIpcCloseMemHandle 4010 Plain six Free(class::IPC);
     cuIpcOpenMemHandle: cuIpcOpenMemHandle 4010 Plain wide Alloc(Ipc);
     cuIpcOpenMemHandle_v2: cuIpcOpenMemHandle 11000 Plain wide Alloc(Ipc);
-    cuLaunchCooperativeKernel: cuLaunchCooperativeKernel 9000 Plain wide Kernel;
-    cuLaunchCooperativeKernel_ptsz: cuLaunchCooperativeKernel 9000 PerThread wide Kernel;
-    cuLaunchKernel: cuLaunchKernel 4000 Plain wide Kernel;
-    cuLaunchKernel_ptsz: cuLaunchKernel 7000 PerThread wide Kernel;
+    cuLaunch: cuLaunch 2000 Plain six Kernel(0);
+    cuLaunchCooperativeKernel: cuLaunchCooperativeKernel 9000 Plain wide Kernel(8);
+    cuLaunchCooperativeKernel_ptsz: cuLaunchCooperativeKernel 9000 PerThread wide Kernel(8);
+    cuLaunchCooperativeKernelMultiDevice: cuLaunchCooperativeKernelMultiDevice 9000 Plain six Kernels;
+    cuLaunchGrid: cuLaunchGrid 2000 Plain six Kernel(0);
+    cuLaunchGridAsync: cuLaunchGridAsync 2000 Plain six Kernel(3);
+    cuLaunchKernel: cuLaunchKernel 4000 Plain wide Kernel(8);
+    cuLaunchKernel_ptsz: cuLaunchKernel 7000 PerThread wide Kernel(8);
     cuLaunchKernelEx: cuLaunchKernelEx 11060 Plain six KernelEx;
     cuLaunchKernelEx_ptsz: cuLaunchKernelEx 11060 PerThread six KernelEx;
     cuMemAlloc: cuMemAlloc 2000 Narrow six Alloc(Linear);
@@ -215,6 +220,7 @@ entries! {
     cuMemMap: cuMemMap 10020 Plain six Map;
     cuMemPoolCreate: cuMemPoolCreate 11020 Plain six PoolCreate;
     cuMemPoolDestroy: cuMemPoolDestroy 11020 Plain six PoolDestroy;
+    cuMemPoolImportPointer: cuMemPoolImportPointer 11020 Plain six Alloc(PoolPointer);
     cuMemPoolSetAttribute: cuMemPoolSetAttribute 11020 Plain six PoolChange;
     cuMemPoolTrimTo: cuMemPoolTrimTo 11020 Plain six PoolChange;
     cuMemPrefetchAsync: cuMemPrefetchAsync 8000 Plain six Prefetch;
@@ -336,6 +342,7 @@ entries! {
     cuMemsetD8Async_ptsz: cuMemsetD8Async 7000 PerThread six Set(1, 3);
     cuMipmappedArrayCreate: cuMipmappedArrayCreate 5000 Plain six Alloc(Mipmap);
     cuMipmappedArrayDestroy: cuMipmappedArrayDestroy 5000 Plain six Free(class::MIPMAP);
+    cuMulticastCreate: cuMulticastCreate 12010 Plain six Alloc(Multicast);
     cuStreamBeginCapture: cuStreamBeginCapture 10000 Plain six CaptureBegin;
     cuStreamBeginCapture_v2: cuStreamBeginCapture 10010 Plain six CaptureBegin;
     cuStreamBeginCapture_ptsz: cuStreamBeginCapture 10000 PerThread six CaptureBegin;

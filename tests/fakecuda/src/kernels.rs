@@ -2,27 +2,40 @@
 
 use crate::Answer;
 use crate::arguments::{In, Out};
-use crate::call::{Call, driver_functions};
+use crate::call::{Call, Driver, driver_functions};
 use crate::code::{INVALID_HANDLE, INVALID_VALUE};
 use crate::layouts::Config;
 use crate::streams::Default::{self, Legacy, Own};
 use crate::tap::{Run, What};
 
+fn run(driver: &mut Driver, length: i64, s: u64, default: Default) -> Answer {
+    let stream = driver.stream_or(s, default, INVALID_HANDLE)?;
+    if let Some(graph) = driver.capture(driver.streams[stream].capture).map(|c| c.graph) {
+        return driver.add_step(graph, What::Kernel, length, 0);
+    }
+    let ends = driver.schedule(stream, length);
+    driver.ran(stream, ends - length, ends, Run { what: What::Kernel, bytes: 0, rate: 0, kernel: length, node: 0 });
+    Ok(())
+}
+
 fn launch(call: &Call, length: i64, s: u64, default: Default) -> Answer {
-    call.start(|driver| {
-        let stream = driver.stream_or(s, default, INVALID_HANDLE)?;
-        if let Some(graph) = driver.capture(driver.streams[stream].capture).map(|c| c.graph) {
-            return driver.add_step(graph, What::Kernel, length, 0);
-        }
-        let ends = driver.schedule(stream, length);
-        driver.ran(stream, ends - length, ends, Run { what: What::Kernel, bytes: 0, rate: 0, kernel: length, node: 0 });
-        Ok(())
-    })
+    call.start(|driver| run(driver, length, s, default))
 }
 
 /// The last argument is checked: it comes by the stack.
 fn checked(extra: In<u64>) -> Answer {
     if extra.is_null() || extra.get() == 0x5eed { Ok(()) } else { Err(INVALID_VALUE) }
+}
+
+/// One launch of several.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct OnDevice {
+    function: i64,
+    dimensions: [u32; 6],
+    shared: u32,
+    stream: u64,
+    params: usize,
 }
 
 driver_functions! { call;
@@ -34,6 +47,13 @@ driver_functions! { call;
         launch(&call, f, s, Legacy);
     cuLaunchCooperativeKernel_ptsz(f: i64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, s: u64, params: usize) =>
         launch(&call, f, s, Own);
+    cuLaunch(f: i64) => launch(&call, f, 0, Legacy);
+    cuLaunchGrid(f: i64, w: i32, h: i32) => launch(&call, f, 0, Legacy);
+    cuLaunchGridAsync(f: i64, w: i32, h: i32, s: u64) => launch(&call, f, s, Legacy);
+    cuLaunchCooperativeKernelMultiDevice(list: In<[OnDevice; 2]>, count: u32, flags: u32) => match count {
+        2 => call.start(|driver| list.get().into_iter().try_for_each(|of| run(driver, of.function, of.stream, Legacy))),
+        _ => Err(INVALID_VALUE),
+    };
     cuLaunchKernelEx(c: In<Config>, f: i64, params: usize, extra: usize) => launch(&call, f, c.get().stream, Legacy);
     cuLaunchKernelEx_ptsz(c: In<Config>, f: i64, params: usize, extra: usize) => launch(&call, f, c.get().stream, Own);
     cuModuleLoadData(module: Out<u64>, image: usize) => {

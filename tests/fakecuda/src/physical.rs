@@ -111,6 +111,11 @@ driver_functions! { call;
         h.set(driver.physical.add(Physical { len: 0, device: 0, of_host: false, refs: 1, maps: 0, imported: true }));
         Ok(())
     });
+    // A name for memory of several devices.
+    cuMulticastCreate(h: Out<u64>, properties: usize) => call.make(|driver| {
+        h.set(driver.physical.add(Physical { len: 0, device: 0, of_host: false, refs: 1, maps: 0, imported: true }));
+        Ok(())
+    });
     cuMemGetAllocationGranularity(n: Out<u64>, properties: usize, option: i32) => {
         n.set(2 << 20);
         Ok(())

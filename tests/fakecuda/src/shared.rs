@@ -2,6 +2,7 @@
 
 use crate::Answer;
 use crate::arguments::{In, Out};
+use crate::arrays::Array;
 use crate::call::{Call, answered, driver_functions};
 use crate::code::INVALID_VALUE;
 use crate::memory::{self, Kind, Where, room};
@@ -36,5 +37,14 @@ driver_functions! { call;
         let most = driver.external.get(e).ok_or(INVALID_VALUE)?.len;
         Some(descriptor.at(1)).filter(|len| *len <= most).ok_or(INVALID_VALUE)
     });
+    // Its memory is the external one's.
+    cuExternalMemoryGetMappedMipmappedArray(a: Out<u64>, e: u64, descriptor: usize) => call.make(|driver| {
+        driver.external.get(e).ok_or(INVALID_VALUE)?;
+        let (context, device) = driver.current()?;
+        a.set(driver.arrays.add(Array { len: 0, context, device }));
+        Ok(())
+    });
+    cuMemPoolImportPointer(p: Out<u64>, pool: u64, of_others: In<u64>) =>
+        import(&call, p, |driver| driver.pools.get(pool).map(|_| of_others.get()).ok_or(INVALID_VALUE));
     cuDestroyExternalMemory(e: u64) => call.make(|_| Ok(()));
 }

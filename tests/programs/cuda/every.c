@@ -113,6 +113,9 @@ static void pools(void)
     OKAY(cuMemFreeAsync, p[2], stream), lose(0, 3 * MIB);
     OKAY(cuMemFree_v2, p[3]), lose(0, 4 * MIB);
     OKAY(cuMemFreeAsync, plain, stream), lose(0, MIB);
+    const uint64_t of_others[8] = {MIB};
+    OKAY(cuMemPoolImportPointer, &plain, pool, of_others);
+    OKAY(cuMemFree_v2, plain);
     OKAY(cuMemPoolTrimTo, pool, (size_t)0);
     OKAY(cuMemPoolDestroy, pool);
 }
@@ -133,6 +136,10 @@ static void handles_and_arrays(void)
     OKAY(cuMemUnmap, space, (size_t)MIB), lose(1, 6 * MIB);
     OKAY(cuMemImportFromShareableHandle, &theirs, (void *)3, 1);
     OKAY(cuMemRelease, theirs);
+    if (FUNCTION(cuMulticastCreate)) {
+        OKAY(cuMulticastCreate, &theirs, (void *)0), gain(0, 0);
+        OKAY(cuMemRelease, theirs), lose(0, 0);
+    }
     struct { unsigned w, h; int format; unsigned channels; } low = {256, 256, 0x20, 4};
     struct { size_t w, h; int format; unsigned channels; } two = {256, 256, 0x20, 2};
     struct { unsigned w, h, d; int format; unsigned channels, flags; } low_three = {64, 64, 16, 0x10, 2, 0};
@@ -155,6 +162,8 @@ static void handles_and_arrays(void)
     OKAY(cuIpcCloseMemHandle, imported);
     OKAY(cuImportExternalMemory, &external, memory);
     OKAY(cuExternalMemoryGetMappedBuffer, &part, external, at);
+    OKAY(cuExternalMemoryGetMappedMipmappedArray, &a[0], external, (void *)0), gain(0, 0);
+    OKAY(cuMipmappedArrayDestroy, a[0]), lose(0, 0);
     OKAY(cuDestroyExternalMemory, external);
 }
 
@@ -327,6 +336,11 @@ static void graphs(void)
 static void kernels(void)
 {
     struct { unsigned gx, gy, gz, bx, by, bz, shared; Stream s; void *attributes; unsigned n; } with = {.s = stream};
+    struct { int64_t function; unsigned dimensions[6], shared; Stream s; void **parameters; } two[2] = {{1000, .s = stream}, {2000, .s = stream}};
+    OKAY(cuLaunch, (int64_t)1000);
+    OKAY(cuLaunchGrid, (int64_t)1000, 1, 1);
+    OKAY(cuLaunchGridAsync, (int64_t)1000, 1, 1, stream);
+    OKAY(cuLaunchCooperativeKernelMultiDevice, two, 2u, 0u);
     OKAY(cuLaunchKernel, (int64_t)1000, 1, 1, 1, 1, 1, 1, 0, stream, (void *)0, (void *)0);
     OKAY(cuLaunchKernel_ptsz, (int64_t)1000, 1, 1, 1, 1, 1, 1, 0, stream, (void *)0, (void *)0);
     OKAY(cuLaunchCooperativeKernel, (int64_t)1000, 1, 1, 1, 1, 1, 1, 0, stream, (void *)0);

@@ -207,14 +207,25 @@ static int imports(char **args)
     uint64_t of_vulkan[16] = {1, 3, 0, 16 * MIB}, smaller[16] = {1, 3, 0, 4 * MIB};
     Ptr own, a, b, space;
     void *external[2];
-    Handle handle, closed;
+    Handle handle, closed, group;
+    Pool pool; /* stands for another process's */
+    const uint64_t of_pool[8] = {MIB};
+    void *mipmap;
     OKAY(cuMemAlloc_v2, &own, (size_t)(2 * MIB));
+    OKAY(cuMemPoolCreate, &pool, on_device);
     OKAY(cuIpcOpenMemHandle_v2, &a, shared, 1);
     OKAY(cuIpcOpenMemHandle_v2, &b, shared, 1);
     OKAY(cuIpcCloseMemHandle, a);
     OKAY(cuImportExternalMemory, &external[0], of_vulkan);
     OKAY(cuImportExternalMemory, &external[1], smaller);
+    OKAY(cuExternalMemoryGetMappedMipmappedArray, &mipmap, external[0], (void *)0);
+    OKAY(cuMipmappedArrayDestroy, mipmap);
     OKAY(cuDestroyExternalMemory, external[0]);
+    OKAY(cuMemPoolImportPointer, &a, pool, of_pool);
+    OKAY(cuMemPoolImportPointer, &space, pool, of_pool);
+    OKAY(cuMemFreeAsync, a, (Stream)0);
+    OKAY(cuMulticastCreate, &group, (void *)0);
+    OKAY(cuMemRelease, group);
     OKAY(cuMemImportFromShareableHandle, &handle, (void *)3, 1);
     OKAY(cuMemImportFromShareableHandle, &closed, (void *)4, 1);
     OKAY(cuMemAddressReserve, &space, (size_t)(2 * MIB), (size_t)0, (Ptr)0, (uint64_t)0);
