@@ -13,8 +13,8 @@
 
     mark("converged")
 
-Phases nest by thread. A generator or coroutine that is decorated is a phase from its first step to its end only in the thread that runs it:
-use `with` inside it instead.
+Phases nest by thread. Of a generator or coroutine that is decorated only the call that makes it is a phase: use `with` inside it instead,
+around what does not yield or await.
 """
 
 import functools

@@ -204,8 +204,8 @@ fn stream(g: &GpuEnd, i: usize, start: Nanos) -> GpuStream {
     let sampled = (s.looks > 0).then_some(s.sampled_busy_ns as f64 / 1e9);
     let unseen = s.unseen_kernels();
     let busy_ns = s.busy_ns();
-    // Kernels ran that nobody saw: not known, which is not 0.
-    let busy = (by_device && (unseen == 0 || told && busy_ns > 0)).then_some(busy_ns as f64 / 1e9);
+    // Kernels ran that nobody saw: not known, which is not 0; of what is looked at or told of, the least.
+    let busy = (by_device && (unseen == 0 || (told || s.looks > 0) && busy_ns > 0)).then_some(busy_ns as f64 / 1e9);
     GpuStream {
         id: i as u64,
         device: (s.device as u64 != NO_DEVICE).then_some(s.device as u64),

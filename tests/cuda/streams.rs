@@ -53,6 +53,47 @@ fn kernels_are_counted_by_stream_and_keep_it_busy() {
 }
 
 #[test]
+fn what_looks_missed_of_streams_is_said_and_many_have_their_turns() {
+    if skipped("what_looks_missed_of_streams_is_said_and_many_have_their_turns") {
+        return;
+    }
+    for way in WAYS {
+        let of = |mode: &str| gpu("streams", mode, way);
+        let with_kernels = |g: &Gpu| streams(g, "made").into_iter().filter(|s| s["kernels"] != 0).cloned().collect::<Vec<Value>>();
+        let figures = |s: &Value| (s["busy_s"].as_f64().expect("a time"), s["unseen_kernels"].as_u64().expect("a number"));
+        let many = with_kernels(&of("many_busy"));
+        assert_eq!(many.len(), 100, "{way}");
+        for s in &many {
+            assert!(figures(s).0 > 0.1, "{way}: {s}");
+        }
+        // What ran while nobody could look was at least something: what is known is a part of 500 ms.
+        let g = of("long_capture");
+        let [one] = &with_kernels(&g)[..] else { panic!("{way}: one stream") };
+        let (busy, unseen) = figures(one);
+        assert!(busy > 0.1 && unseen >= 1, "{way}: {one}");
+        assert!(g.text().contains("≥"), "{}", g.text());
+        let gone = with_kernels(&of("destroyed_at_work"));
+        let mut unseen: Vec<_> = gone.iter().map(|s| (s["kernels"].as_u64(), figures(s).1)).collect();
+        unseen.sort_unstable();
+        assert_eq!(unseen, [(Some(1), 0), (Some(2), 1)], "{way}");
+    }
+}
+
+#[test]
+fn a_device_is_looked_at_where_there_is_nothing_but_launches_and_waits() {
+    if skipped("a_device_is_looked_at_where_there_is_nothing_but_launches_and_waits") {
+        return;
+    }
+    let g = gpu_with("streams", "launches_alone", "proc", Mode::Fast, &[("MEMSHIM_INTERVAL", "20ms")]);
+    let text = std::fs::read_to_string(&g.trace).expect("a trace");
+    let lines = text.lines().filter(|l| l.starts_with("{\"type\":\"gpu\"")).map(|l| serde_json::from_str::<Value>(l).expect("JSON"));
+    let rows: Vec<Value> = lines.flat_map(|l| l["ev"].as_array().expect("rows").clone()).filter(|row| row[0] == "state").collect();
+    // Free and total bytes: the second is the device's size.
+    let looks = rows.iter().filter(|row| row[10] == 80u64 << 30).count();
+    assert!(looks >= 10, "{looks} looks in 400 ms: {rows:?}");
+}
+
+#[test]
 fn graphs_are_counted_with_what_a_launch_copies() {
     if skipped("graphs_are_counted_with_what_a_launch_copies") {
         return;

@@ -387,6 +387,8 @@ pub mod context {
     /// First seen.
     pub const SEEN: u64 = 0;
     pub const END: u64 = 1;
+    /// A call failed that leaves no other row: of contexts, pools, the driver as a whole.
+    pub const FAILED: u64 = 2;
 }
 
 /// What a MAP row says (its flags): words handle, address, bytes.

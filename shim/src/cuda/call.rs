@@ -13,7 +13,7 @@ use crate::hooks::heap::ready;
 use crate::lane::{Hot, push};
 use crate::sys;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
-use memshim_format::gpu;
+use memshim_format::gpu::{self, context, kind};
 use memshim_format::record::{ARG_WORD, has_stack, op, start};
 
 /// Which ABI of a call an entry is.
@@ -177,7 +177,11 @@ unsafe fn counted(entry: &'static Entry, args: *const usize, hot: *mut Hot, real
         (*hot).gpu = UNDER_WAY;
         // Transfers take their own time, right before the call.
         let t = if entry.shape.is_transfer() { 0 } else { sys::now() };
-        let r = shape::run(&Call { t, ..call });
+        let call = Call { t, ..call };
+        let r = shape::run(&call);
+        if r != 0 && entry.shape.tells_failures_alone() {
+            call.failed(r);
+        }
         (*hot).gpu = 0;
         r
     }
@@ -283,6 +287,15 @@ impl Call {
             unsafe { callers::note(self.hot) };
         }
         w
+    }
+
+    /// Leaves a row of a call that failed, and of which there is no other. Of no context: the thread's current one can be gone.
+    #[cold]
+    #[inline(never)]
+    fn failed(&self, r: i32) {
+        let head = self.head(r, contexts::NOWHERE, context::FAILED);
+        // SAFETY: hot is this thread's.
+        unsafe { push(self.hot, [self.first(kind::CONTEXT, ticket()), self.t, head, 0]) };
     }
 
     /// Leaves a row of two words.

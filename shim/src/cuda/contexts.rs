@@ -37,6 +37,11 @@ pub static CONTEXTS: [Context; MOST] = [const {
     }
 }; MOST];
 
+/// Whether devices are told apart: a call can be about another one than the current context's.
+pub fn are_on_several_devices() -> bool {
+    NAMED.load(Relaxed).count_ones() > 1
+}
+
 static NUMBERS: AtomicU32 = AtomicU32::new(0);
 /// Bit by device: its name is in the trace.
 static NAMED: AtomicU64 = AtomicU64::new(0);

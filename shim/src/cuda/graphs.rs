@@ -6,7 +6,7 @@ use super::libcuda::own;
 use super::memory::{int_of, word_of};
 use super::shape::Touch;
 use super::timing::{self, Told};
-use super::transfers;
+use super::{state, transfers};
 use crate::sys;
 use core::sync::atomic::{AtomicI32, Ordering::*};
 use memshim_format::gpu::{copy, graph, kind};
@@ -267,6 +267,7 @@ pub unsafe fn launch(c: &Call) -> i32 {
         capture = id;
     }
     c.row4(kind::GRAPH, tk, c.head(r, place, flags), [exec, stream, wall, capture]);
+    state::look(c.hot, place, t + wall);
     r
 }
 

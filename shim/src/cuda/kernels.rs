@@ -3,7 +3,7 @@
 use super::call::{Call, ticket};
 use super::cupti::expect::{self, Owner};
 use super::graphs::{self, Capture};
-use super::{cupti, cupy, memory, reaper, streams};
+use super::{cupti, cupy, memory, reaper, state, streams};
 use core::sync::atomic::Ordering::*;
 use memshim_format::gpu::{kind, stream};
 
@@ -26,7 +26,9 @@ pub unsafe fn launch(c: &Call, handle: u64) -> i32 {
         return r;
     }
     cupy::called(c.t, false);
-    if let Some(s) = streams::slot(c.hot, handle, place.unwrap_or_else(|| c.place())) {
+    let place = place.unwrap_or_else(|| c.place());
+    state::look(c.hot, place, c.t);
+    if let Some(s) = streams::slot(c.hot, handle, place) {
         s.kernels.fetch_add(1, Relaxed);
         if !heard {
             reaper::wake(c.hot);
@@ -53,6 +55,7 @@ pub unsafe fn launch_on_devices(c: &Call) -> i32 {
         return r;
     }
     cupy::called(c.t, false);
+    state::look(c.hot, place, c.t);
     for slot in (0..c.int(1) as usize).filter_map(|i| streams::slot(c.hot, stream_of(i), place)) {
         slot.kernels.fetch_add(1, Relaxed);
     }

@@ -3,7 +3,7 @@
 //! A free takes its ticket before the real call and an allocation after, as everywhere; its row is left when the result is known.
 
 use super::call::{Call, ticket};
-use super::contexts::{self, Place};
+use super::contexts;
 use super::libcuda::own;
 use super::shape::Form;
 use super::{cupti, cupy, graphs, ranges, state, streams, timing};
@@ -36,10 +36,6 @@ pub unsafe fn alloc(c: &Call, form: Form) -> i32 {
         graphs::captured_alloc(c, capture, got.address, got.bytes);
         return r;
     }
-    if form == Form::ExternalBuffer {
-        buffer_of_external(c, r, place);
-        return r;
-    }
     let tk = ticket();
     let mut got = got(c, form, r);
     match form {
@@ -49,13 +45,16 @@ pub unsafe fn alloc(c: &Call, form: Form) -> i32 {
             None if is_of_host(got.address) => (got.class, place.device) = (class::PINNED, NO_DEVICE),
             None => place.device = device_of(got.address).unwrap_or(here.device),
         },
+        // The stream can be another device's.
+        Form::Async if r == 0 && contexts::are_on_several_devices() => place.device = device_of(got.address).unwrap_or(here.device),
         _ => {}
     }
     c.row3(kind::ALLOC, tk, c.head(r, place, got.class), [got.address, got.bytes, got.from]);
     let is_address = !matches!(got.class, class::HANDLE | class::IMPORTED_HANDLE | class::ARRAY | class::MIPMAP | class::EXTERNAL);
-    if r == 0 && is_address && got.address != 0 && got.bytes != 0 {
+    let seen = if form == Form::ExternalBuffer { word_of(c.word(2), 8) } else { got.bytes };
+    if r == 0 && is_address && got.address != 0 && seen != 0 {
         // SAFETY: this thread's hot.
-        unsafe { ranges::add(c.hot, got.address, got.bytes, got.class, place.device, place.context) };
+        unsafe { ranges::add(c.hot, got.address, seen, got.class, place.device, place.context) };
     }
     if got.class == class::POOL && r == 0 {
         state::pools_are_used(c.hot, place, if form == Form::FromPool { got.from } else { 0 });
@@ -83,8 +82,8 @@ fn got(c: &Call, form: Form, r: i32) -> Got {
         Form::ImportHandle => got(class::IMPORTED_HANDLE, 0),
         Form::Ipc => got(class::IPC, size_of(c.out(0, r))),
         Form::External => got(class::EXTERNAL, word_of(c.word(1), 24)),
-        Form::ExternalBuffer => got(class::EXTERNAL, word_of(c.word(2), 8)),
-        // A view of what counts as imported, and a name for memory of several devices: none of their own.
+        // Views of what counts as imported, and a name for memory of several devices: none of their own.
+        Form::ExternalBuffer => got(class::DEVICE, 0),
         Form::ExternalMipmap => got(class::MIPMAP, 0),
         Form::PoolPointer => got(class::IPC, size_of(c.out(0, r))),
         Form::Multicast => got(class::HANDLE, 0),
@@ -206,15 +205,6 @@ fn bytes_of_mipmap(c: &Call) -> u64 {
     if flags & SPARSE_OR_DEFERRED != 0 { 0 } else { sum }
 }
 
-/// A part of external memory gets an address: no memory of its own, but copies can be of it.
-fn buffer_of_external(c: &Call, r: i32, place: Place) {
-    let g = got(c, Form::ExternalBuffer, r);
-    if r == 0 && g.address != 0 && g.bytes != 0 {
-        // SAFETY: this thread's hot.
-        unsafe { ranges::add(c.hot, g.address, g.bytes, class::EXTERNAL, place.device, place.context) };
-    }
-}
-
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn free(c: &Call, class: u64) -> i32 {
@@ -240,6 +230,9 @@ pub unsafe fn free(c: &Call, class: u64) -> i32 {
             ranges::remove(c.hot, address);
         }
         let r = c.make();
+        if class == class::POOL {
+            state::pool_got_back();
+        }
         let stream = if class == class::POOL { c.stream(1) } else { 0 };
         c.row2(kind::FREE, tk, c.head(r, place, class), [address, stream]);
         r

@@ -6,7 +6,7 @@
 //! ask a capturing stream whether it is busy spoils that one. `cuStreamBeginCapture` waits for a look under way (a question of microseconds), and so
 //! does the end of a stream.
 
-use super::contexts::CONTEXTS;
+use super::contexts::{CONTEXTS, MOST};
 use super::libcuda::own;
 use super::{cupti, graphs, streams, timing};
 use crate::config::CONFIG;
@@ -16,7 +16,7 @@ use crate::lane::{self, Hot};
 use crate::real::REAL;
 use crate::{drain, loaded, snapshot, sys};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use sys::sys;
 
 /// 0 none, 1 there, 2 cannot be had.
@@ -35,7 +35,8 @@ const PAUSE_NS: u64 = 1_000_000;
 const MANY: u32 = 1024;
 /// Streams that one look asks: so many at a thousand a second.
 const STREAMS_A_LOOK: usize = 64;
-const NOT_READY: i32 = 600;
+/// What the driver says of a stream that has work.
+pub const NOT_READY: i32 = 600;
 /// Asleep it looks this often whether the program's threads are all gone.
 const IDLE_NS: u64 = 200_000_000;
 
@@ -266,8 +267,11 @@ fn leave() {
 
 /// Streams that can have work are asked whether they have any.
 fn look_at_streams(slot: usize, looked: impl Fn(&streams::Slot, bool, u64)) {
-    let Some(query) = own().stream_query else { return };
-    for s in streams::awake_in(slot).take(STREAMS_A_LOOK) {
+    /// Where the next look at a context's streams begins: where there are more than one look asks, each has its turn.
+    static NEXT: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
+    let (Some(query), Some(next)) = (own().stream_query, NEXT.get(slot)) else { return };
+    for (at, s) in streams::awake_from(slot, next.load(Relaxed)).take(STREAMS_A_LOOK) {
+        next.store(at + 1, Relaxed);
         let handle = s.handle.load(Relaxed);
         // The thread's own default stream would be ours.
         if handle == 2 {

@@ -191,6 +191,28 @@ pub enum Shape {
 }
 
 impl Shape {
+    /// Calls of which a row is left only where they fail.
+    pub const fn tells_failures_alone(&self) -> bool {
+        use Shape::*;
+        matches!(
+            self,
+            Start(_)
+                | CtxCreate
+                | CtxDestroy
+                | CtxAttach
+                | CtxDetach
+                | GreenContext
+                | GreenDestroy
+                | PrimaryRetain
+                | PrimaryRelease
+                | PrimaryReset
+                | PoolCreate
+                | PoolDestroy
+                | PoolChange
+                | MemGetInfo
+        )
+    }
+
     /// A copy or a memset.
     pub const fn is_transfer(&self) -> bool {
         use Shape::*;

@@ -19,10 +19,15 @@ struct Pool {
     handle: AtomicU64,
     device: AtomicU32,
     high: AtomicU64,
+    now: AtomicU64,
 }
 
 const POOLS: usize = 64;
-static WATCHED: [Pool; POOLS] = [const { Pool { handle: AtomicU64::new(0), device: AtomicU32::new(0), high: AtomicU64::new(0) } }; POOLS];
+static WATCHED: [Pool; POOLS] =
+    [const { Pool { handle: AtomicU64::new(0), device: AtomicU32::new(0), high: AtomicU64::new(0), now: AtomicU64::new(0) } }; POOLS];
+
+/// Blocks have gone back to pools, which may give the memory back to the device when the host next waits.
+static FREED: AtomicU32 = AtomicU32::new(0);
 
 const RESERVED_NOW: i32 = 5;
 const RESERVED_HIGH: i32 = 6;
@@ -106,17 +111,39 @@ fn poll(hot: *mut Hot, place: Place, handle: u64, always: bool) {
     });
     let Some((at, pool)) = at.and_then(|at| Some((at, WATCHED.get(at)?))) else { return };
     pool.device.store(place.device as u32, Relaxed);
-    let ask = |what: i32| {
-        let mut v = 0u64;
-        sys::keep_errno(|| match own().pool_attribute {
-            // SAFETY: writes one number.
-            Some(f) if unsafe { f(handle as usize, what, &raw mut v) } == 0 => v,
-            _ => 0,
-        })
-    };
-    let high = ask(RESERVED_HIGH);
+    let high = ask(handle, RESERVED_HIGH);
     if pool.high.swap(high, Relaxed) != high || always {
-        row(hot, place, state::POOL | (at as u64) << 8, [ask(USED_HIGH), high, ask(RESERVED_NOW)]);
+        let reserved = ask(handle, RESERVED_NOW);
+        pool.now.store(reserved, Relaxed);
+        row(hot, place, state::POOL | (at as u64) << 8, [ask(handle, USED_HIGH), high, reserved]);
+    }
+}
+
+/// What the driver says of a pool; 0 where it does not.
+fn ask(handle: u64, what: i32) -> u64 {
+    let mut v = 0u64;
+    sys::keep_errno(|| match own().pool_attribute {
+        // SAFETY: writes one number.
+        Some(f) if unsafe { f(handle as usize, what, &raw mut v) } == 0 => v,
+        _ => 0,
+    })
+}
+
+/// A block goes back to its pool.
+pub fn pool_got_back() {
+    FREED.store(1, Relaxed);
+}
+
+/// The host has waited: pools may have less than was said of them last.
+pub fn pools_can_shrink(hot: *mut Hot) {
+    if FREED.load(Relaxed) == 0 || graphs::is_capturing() || FREED.swap(0, Relaxed) == 0 {
+        return;
+    }
+    for pool in &WATCHED {
+        let handle = pool.handle.load(Relaxed);
+        if handle != 0 && ask(handle, RESERVED_NOW) != pool.now.load(Relaxed) {
+            poll(hot, Place { device: pool.device.load(Relaxed) as u64, ..contexts::NOWHERE }, handle, true);
+        }
     }
 }
 
@@ -144,6 +171,7 @@ pub unsafe fn pool_ends(c: &Call) -> i32 {
         poll(c.hot, place, handle, false);
         row(c.hot, place, state::POOL | (at as u64) << 8, [0, 0, 0]);
         p.high.store(0, Relaxed);
+        p.now.store(0, Relaxed);
         p.handle.store(0, Release);
     }
     // SAFETY: as called.
@@ -174,7 +202,9 @@ pub fn forget() {
     for p in &WATCHED {
         p.handle.store(0, Relaxed);
         p.high.store(0, Relaxed);
+        p.now.store(0, Relaxed);
     }
+    FREED.store(0, Relaxed);
     for l in &LAST_LOOK {
         l.store(0, Relaxed);
     }

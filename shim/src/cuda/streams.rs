@@ -2,7 +2,7 @@
 
 use super::call::{Call, ticket};
 use super::contexts::{CONTEXTS, Place};
-use super::{cupti, graphs, reaper};
+use super::{cupti, graphs, libcuda::own, reaper, state};
 use crate::lane::{Hot, push};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -84,12 +84,14 @@ impl Slot {
             self.seen_at.store(now, Relaxed);
         }
         self.looks.fetch_add(1, Relaxed);
+        let seen = self.seen_at.load(Relaxed);
         if !busy {
             self.early.store(0, Relaxed);
+            self.untold(hot, seen, now);
             return self.spell_ends(hot, now);
         }
-        let seen = self.seen_at.load(Relaxed);
         let since = now.saturating_sub(seen).min(STALE_NS);
+        self.untold(hot, seen, now);
         let mut from = self.spell_from.load(Relaxed);
         if from != 0 && (now - since > seen || now > from + SPELL_NS) {
             self.spell_goes_on(hot, seen);
@@ -118,6 +120,25 @@ impl Slot {
     /// Whether looks tell what nobody else does, and it can have work.
     fn is_looked_at(&self) -> bool {
         self.awake.load(SeqCst) == 1 && (!cupti::is_on() || self.early.load(Relaxed) == 1)
+    }
+
+    /// Nobody has looked for so long that it is not known what ran: while a graph was captured.
+    fn untold(&self, hot: *mut Hot, seen: u64, now: u64) {
+        if now.saturating_sub(seen) > STALE_NS {
+            self.leave_spell(hot, seen, now, 0, 1);
+        }
+    }
+
+    /// Nobody looks any more. `goes_on`: it has work still.
+    fn end(&self, hot: *mut Hot, goes_on: bool) {
+        let now = sys::now();
+        if self.is_looked_at() {
+            self.untold(hot, self.seen_at.load(Relaxed), now);
+        }
+        if goes_on {
+            self.leave_spell(hot, now, now, 0, 1);
+        }
+        self.spell_ends(hot, now);
     }
 
     /// Found idle at `now`, or gone.
@@ -211,7 +232,13 @@ pub fn slot(hot: *mut Hot, handle: u64, place: Place) -> Option<&'static Slot> {
 
 /// Streams for the sampler: those of a context that can have work.
 pub fn awake_in(context: usize) -> impl Iterator<Item = &'static Slot> {
-    STREAMS.iter().filter(move |s| s.key.load(Acquire) > GONE && s.context.load(Acquire) == context as u32 + 1 && s.is_looked_at())
+    awake_from(context, 0).map(|(_, s)| s)
+}
+
+/// The same with their places, from one on and round.
+pub fn awake_from(context: usize, first: usize) -> impl Iterator<Item = (usize, &'static Slot)> {
+    let places = (first..first + SLOTS).map(|i| i % SLOTS).filter_map(|i| Some((i, STREAMS.get(i)?)));
+    places.filter(move |(_, s)| s.key.load(Acquire) > GONE && s.context.load(Acquire) == context as u32 + 1 && s.is_looked_at())
 }
 
 /// Whether any stream can have work.
@@ -242,15 +269,25 @@ pub fn tell_all(hot: *mut Hot) {
 /// The process ends: the same, and spells end.
 pub fn end_all(hot: *mut Hot) {
     for s in STREAMS.iter().filter(|s| s.key.load(Acquire) > GONE) {
-        s.spell_ends(hot, sys::now());
+        s.end(hot, false);
         tell(hot, s);
     }
 }
 
-fn forget_slot(hot: *mut Hot, s: &Slot) {
+/// Whether a stream that is about to be destroyed has work still, which goes on without it.
+fn has_work(s: &Slot) -> bool {
+    let handle = s.handle.load(Relaxed);
+    if !s.is_looked_at() || graphs::is_capturing() || graphs::capture_of(handle) != graphs::Capture::No {
+        return false;
+    }
+    // SAFETY: the caller's stream, which captures nothing.
+    sys::keep_errno(|| own().stream_query.is_some_and(|f| unsafe { f(handle as usize) } == reaper::NOT_READY))
+}
+
+fn forget_slot(hot: *mut Hot, s: &Slot, goes_on: bool) {
     s.context.store(0, SeqCst);
     reaper::wait_for_sampler();
-    s.spell_ends(hot, sys::now());
+    s.end(hot, goes_on);
     tell(hot, s);
     for flag in [&s.awake, &s.early, &s.is_told] {
         flag.store(0, Relaxed);
@@ -276,7 +313,7 @@ pub unsafe fn destroy(c: &Call) -> i32 {
     graphs::stream_ends(handle, place.slot);
     let k = key(c.hot, handle, place);
     for s in STREAMS.iter().filter(|s| handle > 2 && s.key.load(Acquire) == k) {
-        forget_slot(c.hot, s);
+        forget_slot(c.hot, s, has_work(s));
     }
     let tk = ticket();
     // SAFETY: as called.
@@ -293,7 +330,10 @@ pub unsafe fn wait(c: &Call, handle: u64) -> i32 {
     let place = c.place();
     // SAFETY: as called.
     let r = unsafe { c.make() };
-    c.row3(kind::STREAM, ticket(), c.head(r, place, stream::WAIT), [handle, 0, sys::now() - c.t]);
+    let end = sys::now();
+    c.row3(kind::STREAM, ticket(), c.head(r, place, stream::WAIT), [handle, 0, end - c.t]);
+    state::pools_can_shrink(c.hot);
+    state::look(c.hot, place, end);
     r
 }
 
@@ -303,7 +343,7 @@ pub fn context_ends(hot: *mut Hot, place: Place) {
         return;
     }
     for s in STREAMS.iter().filter(|s| s.key.load(Acquire) > GONE && s.context.load(Relaxed) == place.slot as u32 + 1) {
-        forget_slot(hot, s);
+        forget_slot(hot, s, false);
     }
 }
 

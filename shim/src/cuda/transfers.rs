@@ -75,6 +75,13 @@ fn side(c: &Call, address: u64) -> Side {
     }
 }
 
+/// The device that a copy is of: an end's, where the current context's has no part in it.
+fn on_device(place: Place, ends: [Side; 2]) -> Place {
+    let known = || ends.iter().map(|s| s.device).filter(|d| *d != NO_DEVICE);
+    let device = if known().any(|d| d == place.device) { place.device } else { known().next().unwrap_or(place.device) };
+    Place { device, ..place }
+}
+
 /// A copy between two ends.
 fn between(to: Side, from: Side, bytes: u64, place: Place) -> Copy {
     let (direction, memory) = match (from.is_host(), to.is_host()) {
@@ -138,27 +145,42 @@ fn stream_and_flags(c: &Call, argument: u8) -> (u64, u64) {
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn linear(c: &Call, way: Way, to: u8, from: u8, bytes: u8, stream: u8) -> i32 {
-    let place = c.place();
+    let mut place = c.place();
     let bytes = c.size(bytes as usize);
     let here = Side::device(place.device);
     // Host addresses are whole, also in the first ABI.
     let host = |i: u8| side(c, c.word(i as usize) as u64);
     // A managed address stands for either side.
+    let several = contexts::are_on_several_devices();
     let as_host = |s: Side| if s.memory == memory::DEVICE { Side { memory: memory::PAGEABLE, ..s } } else { s };
     let k = match way {
+        Way::HtoD | Way::DtoH if several => {
+            let (host_end, device_end) = if way == Way::HtoD { (from, to) } else { (to, from) };
+            let memory = as_host(host(host_end)).memory;
+            if device_end < 9 {
+                place = on_device(place, [side(c, c.size(device_end as usize)); 2]);
+            }
+            let direction = if way == Way::HtoD { direction::H2D } else { direction::D2H };
+            Copy { direction, memory, peer: 0, bytes, count: 1, flags: 0 }
+        }
         Way::HtoD => Copy { direction: direction::H2D, memory: as_host(host(from)).memory, peer: 0, bytes, count: 1, flags: 0 },
         Way::DtoH => Copy { direction: direction::D2H, memory: as_host(host(to)).memory, peer: 0, bytes, count: 1, flags: 0 },
         Way::DtoD => {
             let end = |i: u8| if i < 9 { side(c, c.size(i as usize)) } else { here };
             let (to, from) = (end(to), end(from));
             let device = |s: Side| if s.is_host() { here } else { s };
+            place = on_device(place, [device(to), device(from)]);
             between(device(to), device(from), bytes, place)
         }
         Way::Peer => {
             let device = |i: usize| Side::device(contexts::device_of(c.word(i) as u64).unwrap_or(place.device));
             between(device(to as usize + 1), device(from as usize + 1), bytes, place)
         }
-        Way::Any => between(host(to), host(from), bytes, place),
+        Way::Any => {
+            let (to, from) = (host(to), host(from));
+            place = on_device(place, [to, from]);
+            between(to, from, bytes, place)
+        }
     };
     let (stream, flags) = stream_and_flags(c, stream);
     // SAFETY: as called.
@@ -170,6 +192,7 @@ fn end(c: &Call, place: Place, kind: u64, host: u64, device: u64, context: u64) 
     match kind & 0xffff_ffff {
         1 => side(c, host),
         4 => side(c, device),
+        2 if context == 0 && contexts::are_on_several_devices() => Side::device(side(c, device).device),
         _ => Side::device(contexts::device_of(context).unwrap_or(place.device)),
     }
 }
@@ -187,6 +210,7 @@ pub unsafe fn plane(c: &Call, stream: u8) -> i32 {
         (end(c, place, w(9), w(10), w(11), 0), end(c, place, w(2), w(3), w(4), 0), w(14).wrapping_mul(w(15)))
     };
     let (stream, flags) = stream_and_flags(c, stream.min(1));
+    let place = on_device(place, [to, from]);
     // SAFETY: as called.
     unsafe { perform(c, place, stream, flags, &[between(to, from, bytes, place)]) }
 }
@@ -242,6 +266,7 @@ pub unsafe fn volume(c: &Call, stream: u8) -> i32 {
         (end(c, place, w(15), w(16), w(17), w(19)), end(c, place, w(4), w(5), w(6), w(8)), bytes_of_volume(at))
     };
     let (stream, flags) = stream_and_flags(c, stream.min(1));
+    let place = on_device(place, [to, from]);
     // SAFETY: as called.
     unsafe { perform(c, place, stream, flags, &[between(to, from, bytes, place)]) }
 }
@@ -349,9 +374,9 @@ pub unsafe fn prefetch_batch(c: &Call) -> i32 {
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn set(c: &Call, bytes: u64, stream: u8) -> i32 {
-    let place = c.place();
-    let memory = side(c, c.size(0)).memory;
-    let k = Copy { direction: direction::MEMSET, memory, peer: 0, bytes, count: 1, flags: 0 };
+    let to = side(c, c.size(0));
+    let place = on_device(c.place(), [to; 2]);
+    let k = Copy { direction: direction::MEMSET, memory: to.memory, peer: 0, bytes, count: 1, flags: 0 };
     let (stream, flags) = stream_and_flags(c, stream);
     // SAFETY: as called.
     unsafe { perform(c, place, stream, flags, &[k]) }

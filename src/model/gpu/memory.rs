@@ -81,6 +81,8 @@ struct Block {
     device: u8,
     context: u32,
     site: u32,
+    /// Times that it was opened: memory of another process has one address here, however often that is.
+    opened: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -144,7 +146,15 @@ impl Memory {
             self.count(e.device, class, e.site, bytes as i64, e.t);
             return;
         }
-        let block = Block { bytes, class, device: e.device, context: e.context, site: e.site };
+        if class == class::IPC
+            && let Some(block) = self.blocks.get_mut(&(space(class), address)).filter(|b| b.class == class)
+        {
+            block.opened += 1;
+            let device = block.device;
+            self.import(device, class, 0, e.t);
+            return;
+        }
+        let block = Block { bytes, class, device: e.device, context: e.context, site: e.site, opened: 1 };
         if let Some(old) = self.blocks.insert((space(class), address), block) {
             // Its end went past us: the address is given out again.
             self.uncount(old, e.t);
@@ -169,6 +179,12 @@ impl Memory {
                 None => self.unknown_frees += 1,
             }
             self.let_go(address, e.t);
+            return;
+        }
+        if let Some(block) = self.blocks.get_mut(&(space(class), address)).filter(|b| b.opened > 1) {
+            block.opened -= 1;
+            let (device, class) = (block.device, block.class);
+            self.end_import(device, class, 0, e.t);
             return;
         }
         match self.blocks.remove(&(space(class), address)) {

@@ -24,6 +24,10 @@ impl<T: Listed> List<T> {
         (T::KIND << 32) + (index as u64 + 1) * APART
     }
 
+    pub fn handles(&self) -> Vec<u64> {
+        (0..self.0.len()).map(|i| self.handle(i)).collect()
+    }
+
     fn index(handle: u64) -> Option<usize> {
         let at = handle.checked_sub(T::KIND << 32)?;
         (at % APART == 0).then(|| (at / APART).checked_sub(1))?.map(|i| i as usize)

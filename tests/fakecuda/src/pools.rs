@@ -17,6 +17,8 @@ pub struct Pool {
     used_high: u64,
     reserved: u64,
     reserved_high: u64,
+    /// Where it is set, what is reserved beyond it and not used goes when the host waits.
+    threshold: Option<u64>,
 }
 
 impl Listed for Pool {
@@ -27,7 +29,7 @@ const STEP: u64 = 32 << 20;
 
 impl Pool {
     fn new(device: usize) -> Pool {
-        Pool { device, of_host: false, used: 0, used_high: 0, reserved: 0, reserved_high: 0 }
+        Pool { device, of_host: false, used: 0, used_high: 0, reserved: 0, reserved_high: 0, threshold: None }
     }
 }
 
@@ -69,6 +71,17 @@ impl Driver {
         Ok(p)
     }
 
+    /// The host has waited.
+    pub fn release_pools(&mut self) {
+        for pool in self.pools.handles() {
+            let of = &self.pools[pool];
+            if let Some(threshold) = of.threshold {
+                let keep = of.used.max(threshold).next_multiple_of(STEP);
+                let _ = self.trim(pool, keep);
+            }
+        }
+    }
+
     /// What is reserved beyond `keep` goes.
     fn trim(&mut self, pool: u64, keep: u64) -> Answer {
         let of = self.pools.get_mut(pool).ok_or(INVALID_VALUE)?;
@@ -104,6 +117,7 @@ fn free_in_order(call: &Call, p: u64, s: u64, default: Default) -> Answer {
 
 const RESERVED_CURRENT: i32 = 5;
 const RESERVED_HIGH: i32 = 6;
+const RELEASE_THRESHOLD: i32 = 4;
 const USED_CURRENT: i32 = 7;
 const USED_HIGH: i32 = 8;
 
@@ -159,6 +173,7 @@ driver_functions! { call;
         match what {
             RESERVED_HIGH => of.reserved_high = of.reserved,
             USED_HIGH => of.used_high = of.used,
+            RELEASE_THRESHOLD => of.threshold = Some(v.get()),
             _ => {}
         }
         Ok(())

@@ -13,6 +13,10 @@ use crate::physical::External;
 #[derive(Clone, Copy)]
 pub struct Ipc([u8; 64]);
 
+/// What marks blocks of another process, and how long its memory is.
+const OF_PROCESS: u64 = 1;
+const SHARED: u64 = 4096;
+
 /// Memory that is another's: its address.
 fn import(call: &Call, p: Out<u64>, what: impl FnOnce(&mut crate::call::Driver) -> Result<u64, i32>) -> Answer {
     call.make(|driver| {
@@ -25,8 +29,17 @@ fn import(call: &Call, p: Out<u64>, what: impl FnOnce(&mut crate::call::Driver) 
 }
 
 driver_functions! { call;
-    cuIpcOpenMemHandle_v2(p: Out<u64>, h: Ipc, flags: u32) =>
-        import(&call, p, |_| if h.0.starts_with(b"shared") && flags == 1 { Ok(4096) } else { Err(INVALID_VALUE) });
+    // It has one address here, however often it is opened.
+    cuIpcOpenMemHandle_v2(p: Out<u64>, h: Ipc, flags: u32) => call.make(|driver| {
+        if !h.0.starts_with(b"shared") || flags != 1 {
+            return Err(INVALID_VALUE);
+        }
+        let open = driver.blocks.iter().find(|b| b.kind == Kind::Imported && b.of == OF_PROCESS).map(|b| b.at);
+        let at = open.unwrap_or_else(|| room(SHARED, Where::Anywhere));
+        p.set(at);
+        driver.add_block(at, SHARED, Kind::Imported).of = OF_PROCESS;
+        Ok(())
+    });
     cuIpcOpenMemHandle(p: Out<u64>, h: Ipc, flags: u32) => answered(cuIpcOpenMemHandle_v2(p, h, flags));
     cuIpcCloseMemHandle(p: u64) => memory::free(&call, p);
     cuImportExternalMemory(e: Out<u64>, descriptor: In<u64>) => call.make(|driver| {

@@ -104,6 +104,7 @@ fn wait_for(call: &Call, s: u64, default: Default) -> Answer {
             return Err(CAPTURE_UNSUPPORTED);
         }
         driver.now = driver.now.max(ready);
+        driver.release_pools();
         Ok(())
     })
 }
@@ -127,6 +128,7 @@ driver_functions! { call;
         let of_context = driver.streams.iter().filter(|s| s.listed && s.live && s.context == context).map(|s| s.ready);
         let waits = of_context.fold(driver.now.max(driver.streams[driver.contexts[context].legacy].ready), i64::max);
         driver.now = waits.max(driver.streams.get(OWN.get()).map_or(0, |s| s.ready));
+        driver.release_pools();
         Ok(())
     });
     cuCtxSynchronize_v2(c: u64) => answered(cuCtxSynchronize());

@@ -161,7 +161,8 @@ static void handles_and_arrays(void)
     OKAY(cuIpcOpenMemHandle_v2, &imported, of_others, 1);
     OKAY(cuIpcCloseMemHandle, imported);
     OKAY(cuImportExternalMemory, &external, memory);
-    OKAY(cuExternalMemoryGetMappedBuffer, &part, external, at);
+    OKAY(cuExternalMemoryGetMappedBuffer, &part, external, at), gain(0, 0);
+    OKAY(cuMemFree_v2, part), lose(0, 0);
     OKAY(cuExternalMemoryGetMappedMipmappedArray, &a[0], external, (void *)0), gain(0, 0);
     OKAY(cuMipmappedArrayDestroy, a[0]), lose(0, 0);
     OKAY(cuDestroyExternalMemory, external);

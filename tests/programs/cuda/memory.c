@@ -131,6 +131,48 @@ static int elsewhere(char **args)
     return 0;
 }
 
+/* On device 0 while that is current: blocks and copies of device 1's, by its stream, by linear copies and by planes whose ends are said to be a device's. */
+static int of_other_device(char **args)
+{
+    driver(args);
+    Context second = context(1), first = context(0);
+    Stream there;
+    Ptr here, its, async;
+    static char host[MIB];
+    OKAY(cuCtxSetCurrent, second);
+    OKAY(cuMemAlloc_v2, &its, (size_t)(4 * MIB));
+    OKAY(cuStreamCreate, &there, 1);
+    OKAY(cuCtxSetCurrent, first);
+    OKAY(cuMemAlloc_v2, &here, (size_t)MIB);
+    OKAY(cuMemAllocAsync, &async, (size_t)(8 * MIB), there);
+    OKAY(cuMemcpyHtoD_v2, its, host, (size_t)1000);
+    OKAY(cuMemcpyDtoH_v2, host, its, (size_t)20000);
+    OKAY(cuMemcpyHtoD_v2, here, host, (size_t)300000);
+    OKAY(cuMemsetD8_v2, its, 0, (size_t)5000);
+    const uint64_t plane[16] = {[2] = 2, [4] = its, [6] = 700, [9] = 2, [11] = here, [13] = 700, [14] = 700, [15] = 10}; /* kinds, addresses, pitches, extent */
+    OKAY(cuMemcpy2D_v2, plane);
+    return 0;
+}
+
+/* What a pool kept goes back to the device while the host waits, and is taken from there. */
+static int shrinking_pool(char **args)
+{
+    driver(args);
+    context(0);
+    Stream s;
+    Pool pool;
+    Ptr p;
+    uint64_t none = 0;
+    OKAY(cuStreamCreate, &s, 1);
+    OKAY(cuDeviceGetMemPool, &pool, 0);
+    OKAY(cuMemPoolSetAttribute, pool, 4, &none);
+    OKAY(cuMemAllocAsync, &p, (size_t)(320 * MIB), s);
+    OKAY(cuMemFreeAsync, p, s);
+    OKAY(cuStreamSynchronize, s);
+    OKAY(cuMemAlloc_v2, &p, (size_t)(320 * MIB));
+    return 0;
+}
+
 /* Memory of the host's from what else gives a device's: blocks of a pool that was made and of one that was found, and physical memory. */
 static int on_host(char **args)
 {
@@ -209,7 +251,7 @@ static int imports(char **args)
     void *external[2];
     Handle handle, closed, group;
     Pool pool; /* stands for another process's */
-    const uint64_t of_pool[8] = {MIB};
+    const uint64_t of_pool[8] = {MIB}, part[4] = {0, MIB};
     void *mipmap;
     OKAY(cuMemAlloc_v2, &own, (size_t)(2 * MIB));
     OKAY(cuMemPoolCreate, &pool, on_device);
@@ -221,6 +263,8 @@ static int imports(char **args)
     OKAY(cuExternalMemoryGetMappedMipmappedArray, &mipmap, external[0], (void *)0);
     OKAY(cuMipmappedArrayDestroy, mipmap);
     OKAY(cuDestroyExternalMemory, external[0]);
+    OKAY(cuExternalMemoryGetMappedBuffer, &a, external[1], part);
+    OKAY(cuMemFree_v2, a);
     OKAY(cuMemPoolImportPointer, &a, pool, of_pool);
     OKAY(cuMemPoolImportPointer, &space, pool, of_pool);
     OKAY(cuMemFreeAsync, a, (Stream)0);
@@ -312,5 +356,5 @@ static int owners(char **args)
     return 0;
 }
 
-MODES({"owners", owners}, {"plain", plain}, {"narrow", narrow}, {"host", host}, {"pools", pools}, {"physical", physical}, {"elsewhere", elsewhere}, {"on_host", on_host}, {"arrays", arrays}, {"others", others}, {"imports", imports},
+MODES({"owners", owners}, {"plain", plain}, {"narrow", narrow}, {"host", host}, {"pools", pools}, {"physical", physical}, {"elsewhere", elsewhere}, {"of_other_device", of_other_device}, {"shrinking_pool", shrinking_pool}, {"on_host", on_host}, {"arrays", arrays}, {"others", others}, {"imports", imports},
       {"contexts", contexts_end}, {"unknown", unknown})

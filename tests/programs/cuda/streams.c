@@ -308,4 +308,62 @@ static int per_thread(char **args)
     return 0;
 }
 
-MODES({"overlap", overlap}, {"kernels", kernels}, {"graphs", graphs}, {"changed_nodes", changed_nodes}, {"changed_and_launched", changed_and_launched}, {"changed_templates", changed_templates}, {"captures", captures}, {"rare_captures", rare_captures}, {"graph_memory", graph_memory}, {"per_thread", per_thread})
+/* Each of more streams than one look asks has a kernel that runs until the host, after a nap, waits for them. */
+static int many_busy(char **args)
+{
+    prepare(args);
+    Stream s[100];
+    for (int i = 0; i < 100; i++) {
+        OKAY(cuStreamCreate, &s[i], 1);
+        OKAY(cuLaunchKernel, (int64_t)1000, 1, 1, 1, 1, 1, 1, 0, s[i], (void *)0, (void *)0);
+    }
+    rest_ms(200);
+    OKAY(cuCtxSynchronize);
+    return 0;
+}
+
+/* While a graph is captured, for longer than looks can be apart, a kernel runs on another stream. */
+static int long_capture(char **args)
+{
+    prepare(args);
+    Graph g;
+    OKAY(cuLaunchKernel, (int64_t)1000, 1, 1, 1, 1, 1, 1, 0, a, (void *)0, (void *)0);
+    rest_ms(50);
+    OKAY(cuStreamBeginCapture_v2, b, 2);
+    rest_ms(400);
+    OKAY(cuStreamEndCapture, b, &g);
+    rest_ms(50);
+    OKAY(cuStreamSynchronize, a);
+    rest_ms(10);
+    return 0;
+}
+
+/* A stream goes while its kernel runs, another one when its kernel is done. */
+static int destroyed_at_work(char **args)
+{
+    prepare(args);
+    OKAY(cuLaunchKernel, (int64_t)1000, 1, 1, 1, 1, 1, 1, 0, a, (void *)0, (void *)0);
+    OKAY(cuLaunchKernel, (int64_t)2000, 1, 1, 1, 1, 1, 1, 0, b, (void *)0, (void *)0);
+    OKAY(cuLaunchKernel, (int64_t)2000, 1, 1, 1, 1, 1, 1, 0, b, (void *)0, (void *)0);
+    rest_ms(50);
+    OKAY(cuStreamSynchronize, a);
+    rest_ms(10);
+    OKAY(cuStreamDestroy_v2, a);
+    OKAY(cuStreamDestroy_v2, b);
+    return 0;
+}
+
+/* Nothing but launches and waits, while somebody else takes memory of the device. */
+static int launches_alone(char **args)
+{
+    prepare(args);
+    for (int i = 0; i < 40; i++) {
+        OKAY(cuLaunchKernel, (int64_t)1000, 1, 1, 1, 1, 1, 1, 0, a, (void *)0, (void *)0);
+        if (i % 2)
+            OKAY(cuStreamSynchronize, a);
+        rest_ms(10);
+    }
+    return 0;
+}
+
+MODES({"overlap", overlap}, {"many_busy", many_busy}, {"long_capture", long_capture}, {"destroyed_at_work", destroyed_at_work}, {"launches_alone", launches_alone}, {"kernels", kernels}, {"graphs", graphs}, {"changed_nodes", changed_nodes}, {"changed_and_launched", changed_and_launched}, {"changed_templates", changed_templates}, {"captures", captures}, {"rare_captures", rare_captures}, {"graph_memory", graph_memory}, {"per_thread", per_thread})
