@@ -187,3 +187,36 @@ fn what_a_late_drain_had_not_read_yet_is_before_a_mark_where_its_time_is() {
     let of = ["heap_begin_bytes", "heap_peak_bytes", "heap_persistent_bytes", "heap_transient_bytes"].map(|key| stage[key].as_i64());
     assert_eq!(of, [Some(0), Some(1_000_100), Some(100), Some(1_000_000)], "{stage}");
 }
+
+#[test]
+fn an_end_of_what_no_mark_began_is_an_error() {
+    if support::lacks("an_end_of_what_no_mark_began_is_an_error", &[support::Need::Preload]) {
+        return;
+    }
+    let dir = fresh_dir("marks-none-open");
+    let target = Waiting::start(&mut preloaded("t.jsonl"), &dir);
+    let pid = target.pid.to_string();
+    let side = dir.join("t.jsonl.marks");
+    let refused = |args: &[&str], words: &str| {
+        let before = std::fs::read(&side).ok();
+        let o = mark(&[&[&*pid][..], args].concat());
+        assert!(o.status.code() == Some(2) && lossy(&o.stderr).contains(words), "{args:?}: {:?} {}", o.status, lossy(&o.stderr));
+        assert_eq!(std::fs::read(&side).ok(), before, "nothing is noted");
+    };
+    let done = |args: &[&str]| assert!(mark(&[&[&*pid][..], args].concat()).status.success(), "{args:?}");
+    let none = format!("is open: `memshim mark {pid} NAME --begin` begins one");
+    refused(&["--end"], &none);
+    refused(&["solve", "--end"], &none);
+    done(&["an instant"]);
+    refused(&["--end"], &none);
+    done(&["outer", "--begin"]);
+    done(&["inner", "--begin"]);
+    refused(&["solve", "--end"], "open is outer, inner");
+    // What is inside ends with it.
+    done(&["outer", "--end"]);
+    refused(&["inner", "--end"], &none);
+    done(&["step", "--next"]);
+    done(&["--end"]);
+    refused(&["--end"], &none);
+    target.end();
+}

@@ -1,8 +1,11 @@
 //! `memshim mark`: says from outside what a program is doing.
 
 use super::{bail_usage, exit};
+use crate::launch::locate::Found;
 use crate::launch::{locate, outside, proc, side};
-use crate::trace::marks::What;
+use crate::model::outside as outside_edges;
+use crate::trace::family;
+use crate::trace::marks::{Marks, Source, What};
 use anyhow::Context;
 use clap::Args;
 use std::ffi::OsString;
@@ -20,7 +23,7 @@ EXAMPLES
 PID is the recorded process, or one around it (`memshim run`, a shell) where only one below it is recorded. Marks go into the side file
 of its trace (trace.jsonl.marks); `memshim analyze` reads them with it.
 
-EXIT STATUS 0 done, 2 usage, 3 the process is not recorded or its side file cannot be written.";
+EXIT STATUS 0 done, 2 usage (--end of what no mark began), 3 the process is not recorded or its side file cannot be written.";
 
 /// Mark an instant or a phase of a running, recorded program from outside
 #[derive(Args)]
@@ -56,6 +59,9 @@ impl Mark {
             bail_usage!("a mark needs a name: memshim mark PID NAME");
         }
         let (pid, found) = locate::of_or_below(self.pid)?;
+        if self.end {
+            self.ends_something(pid, &found)?;
+        }
         let line = side::with_seen(side::edge(t, self.what(), name.as_bytes(), "mark"), found.look(), proc::resident(pid));
         let cannot = || format!("cannot write beside {}", found.first.display());
         side::SideFile::beside(&found.first).and_then(|mut f| f.append(found.whose, [line])).with_context(cannot)?;
@@ -63,6 +69,27 @@ impl Mark {
             eprintln!("memshim: {} is not recorded itself; marked {pid}, which it started", self.pid);
         }
         Ok(exit::DONE)
+    }
+
+    /// Of the phases of marks all is in the side file, so that an end of none is known.
+    fn ends_something(&self, pid: i32, found: &Found) -> anyhow::Result<()> {
+        let path = family::side_file_of_first(&found.first);
+        let marks = Marks::read(&path);
+        // Another user's may be there to be added to and not to be read.
+        if marks.damage.error.is_some() && path.exists() {
+            return Ok(());
+        }
+        let edges = marks.of(u32::try_from(found.whose.pid).unwrap_or(0), found.whose.start_ticks, 0).edges;
+        let open = outside_edges::open_after(edges.iter().filter(|e| e.source == Source::Mark));
+        let name = self.name.as_ref().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        if open.is_empty() {
+            bail_usage!("--end: no phase of process {pid} that `memshim mark` began is open: `memshim mark {pid} NAME --begin` begins one");
+        }
+        if !name.is_empty() && !open.contains(&name) {
+            let open = open.join(", ");
+            bail_usage!("{name} --end: no phase of process {pid} that `memshim mark` began is open by this name; open is {open}");
+        }
+        Ok(())
     }
 
     fn what(&self) -> What {

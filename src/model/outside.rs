@@ -17,6 +17,12 @@ struct Open {
     by_next: bool,
 }
 
+impl Open {
+    fn by(edge: &Edge) -> Open {
+        Open { name: edge.name.clone(), by_next: edge.what == What::Next }
+    }
+}
+
 /// The earliest that an edge can be.
 fn earliest(edge: &Edge) -> Option<u64> {
     Some(edge.t.saturating_sub(edge.late?))
@@ -72,31 +78,45 @@ impl OutsideEdges {
         let told = Told { seen: edge.seen.as_ref(), late: edge.late, since: earliest(edge).and_then(|then| book.looked_back_to(then)) };
         let mut say = |what: phase::What, name: &str| book.outside(edge.t, what, source, name, &told);
         let open = self.open.entry(edge.source as u8).or_default();
-        let from = match edge.what {
-            What::Mark => return say(phase::What::Mark, &edge.name),
-            What::Begin => None,
-            What::Next => open.iter().rposition(|o| o.by_next),
-            What::End => {
-                // Without a name it is of what was begun by itself; steps inside go with it.
-                let at = match edge.name.is_empty() {
-                    true => open.iter().rposition(|o| !o.by_next).or(open.len().checked_sub(1)),
-                    false => open.iter().rposition(|o| o.name == edge.name),
-                };
-                if at.is_none() {
-                    // It is counted there.
-                    say(phase::What::End, &edge.name);
-                }
-                at
-            }
-        };
+        if edge.what == What::Mark {
+            return say(phase::What::Mark, &edge.name);
+        }
+        let from = ends(open, edge);
+        if edge.what == What::End && from.is_none() {
+            // It is counted there.
+            say(phase::What::End, &edge.name);
+        }
         for ended in from.map(|at| open.split_off(at)).into_iter().flatten().rev() {
             say(phase::What::End, &ended.name);
         }
         if edge.what != What::End {
             say(phase::What::Begin, &edge.name);
-            open.push(Open { name: edge.name.clone(), by_next: edge.what == What::Next });
+            open.push(Open::by(edge));
         }
     }
+}
+
+/// The outermost of the open phases of its source that an edge ends; those inside go with it. `None`: it ends none.
+fn ends(open: &[Open], edge: &Edge) -> Option<usize> {
+    match edge.what {
+        What::Mark | What::Begin => None,
+        What::Next => open.iter().rposition(|o| o.by_next),
+        // Without a name it is of what was begun by itself.
+        What::End if edge.name.is_empty() => open.iter().rposition(|o| !o.by_next).or(open.len().checked_sub(1)),
+        What::End => open.iter().rposition(|o| o.name == edge.name),
+    }
+}
+
+/// Names of the phases that are open after edges of one source, in the order of their times; outermost first.
+pub fn open_after<'a>(edges: impl Iterator<Item = &'a Edge>) -> Vec<String> {
+    let mut open = Vec::new();
+    for edge in edges.filter(|e| e.what != What::Mark) {
+        open.truncate(ends(&open, edge).unwrap_or(open.len()));
+        if edge.what != What::End {
+            open.push(Open::by(edge));
+        }
+    }
+    open.into_iter().map(|o| o.name).collect()
 }
 
 #[cfg(test)]
@@ -137,6 +157,8 @@ mod tests {
         let ended: Vec<_> =
             end.instances.iter().map(|i| (end.paths[i.path as usize].names.join("/"), end.edges[i.end as usize].t)).collect();
         assert_eq!(ended, [("scf".to_owned(), 3), ("scf/cycle".to_owned(), 3), ("mp2".to_owned(), 5)]);
+        let open = |t: u64| open_after(edges.waiting.iter().filter(|e| e.t <= t));
+        assert_eq!((open(4), open(5), open(6), open(7)), (vec!["scf".into(), "cycle".into()], vec![], vec![], vec!["mp2".to_owned()]));
         edges.feed(8, &mut book);
         edges.cut_at(9);
         assert_eq!(edges.last(), None);
