@@ -127,7 +127,7 @@ fn a_file_that_is_there_is_said_once() {
     let dir = fresh_dir("said_watch");
     std::fs::write(dir.join("w.jsonl"), "").expect("a file");
     let out = ask(&dir, &words(&["watch", &std::process::id().to_string(), "-o", "w.jsonl"]));
-    let said = "memshim: w.jsonl: File exists (os error 17); -o names another file\n";
+    let said = "memshim: w.jsonl: it is there already, and is not written over; -o names another file\n";
     assert_eq!((out.status.code(), &*lossy(&out.stderr)), (Some(3), said));
 }
 

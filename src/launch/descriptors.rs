@@ -36,10 +36,11 @@ pub fn are_few() -> bool {
     getrlimit(Resource::RLIMIT_NOFILE).is_ok_and(|(soft, _)| soft < FEW)
 }
 
-/// An error in words; where descriptors ran out, with what to raise.
+/// An error in words, without its number; where descriptors ran out, with what to raise.
 pub fn said(e: &io::Error) -> String {
     if e.raw_os_error() != Some(Errno::EMFILE as i32) {
-        return e.to_string();
+        let text = e.to_string();
+        return text.split(" (os error").next().unwrap_or(&text).to_owned();
     }
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(String::new(), |(soft, _)| format!(" (it is {soft})"));
     format!("too many open files: raise `ulimit -n`{limit}; `memshim run` needs {LEAST}, with --phase-on and the like {ENOUGH}")

@@ -86,8 +86,14 @@ impl StartError {
 /// Runs a target to its end.
 pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     let out = std::path::absolute(&plan.out).unwrap_or_else(|_| plan.out.clone());
-    // A folder that cannot be made is the shim's trouble to report: the target runs anyway.
-    let _ = std::fs::create_dir_all(pattern::fixed_folder(&out));
+    // The target runs anyway, and the shim says that there is no such folder; only here it is known why.
+    let folder = pattern::fixed_folder(&out);
+    if let Err(e) = std::fs::create_dir_all(&folder)
+        && !folder.exists()
+        && e.kind() != io::ErrorKind::NotADirectory
+    {
+        eprintln!("memshim: cannot make the folder {}: {}", shortest(&folder).display(), descriptors::said(&e));
+    }
 
     let given = descriptors::raise();
     let cgroup = Cgroup::of("self");
@@ -234,7 +240,15 @@ fn why_no_trace(plan: &Plan, env: &[(OsString, OsString)]) -> String {
     let program = spawn::find_program(&plan.argv[0], env).unwrap_or_default();
     why_unrecorded(plan, env)
         .or_else(|| plan.listed.leaves_out(&program))
+        .or_else(|| keeps_nothing(&plan.out))
         .unwrap_or_else(|| "the library wrote none: see its line on stderr, or ask `memshim doctor`".into())
+}
+
+/// What is written to a device or a pipe cannot be read again.
+fn keeps_nothing(out: &Path) -> Option<String> {
+    let kind = std::fs::symlink_metadata(out).ok()?.file_type();
+    let of_no_file = !kind.is_file() && !kind.is_dir() && !kind.is_symlink();
+    of_no_file.then(|| format!("{} is a device or a pipe, of which nothing is kept: -o names a file", out.display()))
 }
 
 /// Why there can be no trace of the target, as far as is known beforehand.

@@ -56,6 +56,14 @@ pub struct Outcome {
     pub lost: Option<(u64, String)>,
 }
 
+/// Why a trace cannot be made.
+fn unwritable(why: &io::Error) -> String {
+    match why.kind() {
+        io::ErrorKind::AlreadyExists => "it is there already, and is not written over".to_owned(),
+        _ => descriptors::said(why),
+    }
+}
+
 /// Why nothing is watched.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -64,7 +72,7 @@ pub enum Error {
     #[error("process {0} has no memory to look at: it has ended, or it is a thread of the kernel")]
     NoMemory(i32),
     // Not called the source: whoever prints an error prints its source behind it.
-    #[error("{}: {}; -o names another file", path.display(), descriptors::said(.why))]
+    #[error("{}: {}; -o names another file", path.display(), unwritable(.why))]
     CannotWrite { path: PathBuf, why: io::Error },
 }
 
