@@ -78,6 +78,8 @@ fn a_phase_that_takes_most_of_the_time_is_named_and_a_short_one_is_not() {
     // It sleeps for 600 ms of the 620 that there is something to do.
     assert!(said.contains("in one time, ") && share("takes ", " of the run by itself") > 60.0, "{said}");
     assert!(share("in one time, ", " of it on a processor") < 10.0, "{said}");
+    assert!(said.starts_with("`solve` takes ") && said.contains(" of the run by itself, waiting; "), "{said}");
+    assert!(said.ends_with("of it on a processor: what it waits for takes the time, not what it computes"), "{said}");
     assert!(of["gain_s"].as_f64().is_some_and(|seconds| seconds >= 0.6), "{said}");
     assert!(!all.iter().any(|a| a["what"].as_str().is_some_and(|w| w.contains("assemble"))), "{all:?}");
 }

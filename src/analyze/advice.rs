@@ -19,6 +19,8 @@ const UNACCOUNTED: f64 = 0.30;
 /// Shorter runs have no hot phases.
 const LONG_S: f64 = 0.5;
 const HOT_PHASES: usize = 3;
+/// With less than this share of its time on a processor a phase waits.
+const WAITS: f64 = 0.2;
 /// Less spent on compiling a function anew is not worth padding its shapes.
 const RECOMPILED_S: f64 = 0.1;
 
@@ -45,19 +47,38 @@ fn hot_phases(run: &Run) -> impl Iterator<Item = Advice> {
         hot.clear();
     }
     hot.into_iter().take(HOT_PHASES).map(|p| {
-        let cpu = p.cpu_s.filter(|_| p.self_wall_s >= p.wall_s * 0.99).map(|c| format!(", {} of it on a processor", percent(c, p.wall_s)));
+        let cpu = own_cpu_s(p, run);
+        let waits = cpu.is_some_and(|cpu| cpu < p.self_wall_s * WAITS);
         Advice {
-            what: format!("`{}` takes {} of the run by itself", p.path.join(" › "), percent(own_s(p), run.wall_s)),
+            what: format!(
+                "`{}` takes {} of the run by itself{}",
+                p.path.join(" › "),
+                percent(own_s(p), run.wall_s),
+                if waits { ", waiting" } else { "" }
+            ),
             evidence: format!(
-                "{:.3} s in {}{}",
+                "{:.3} s in {}{}{}",
                 p.self_wall_s,
                 if p.count == 1 { "one time".to_owned() } else { format!("{} times", count(p.count)) },
-                cpu.unwrap_or_default()
+                cpu.map(|cpu| format!(", {} of it on a processor", percent(cpu, p.self_wall_s))).unwrap_or_default(),
+                if waits { ": what it waits for takes the time, not what it computes" } else { "" }
             ),
             gain_bytes: None,
             gain_s: Some(own_s(p)),
         }
     })
+}
+
+/// Time of the program on processors while a phase was on and none inside it; `None`: it is not known of all of them.
+fn own_cpu_s(p: &Phase, run: &Run) -> Option<f64> {
+    let inside = run.phases.iter().filter(|q| q.path.len() == p.path.len() + 1 && q.path.starts_with(&p.path));
+    let (mut cpu, mut wall) = (p.cpu_s?, p.self_wall_s);
+    for q in inside {
+        (cpu, wall) = (cpu - q.cpu_s?, wall + q.wall_s);
+    }
+    // Of phases on several threads at once the times do not add up.
+    let adds_up = (wall - p.wall_s).abs() <= p.wall_s * 0.01;
+    adds_up.then_some(cpu.max(0.0))
 }
 
 /// Of the run's time; threads that are in it at once count once, at most.
@@ -262,6 +283,29 @@ mod tests {
         }
         run.lowered = Some(Lowered::Cap);
         assert!(!advice(&run).iter().any(|a| a.what.contains("resident memory")), "it may be maps that were not recorded");
+    }
+
+    #[test]
+    fn a_phase_that_waits_is_not_said_to_compute() {
+        let of = |name: &str, wall: (f64, f64), cpu_s| Phase { self_wall_s: wall.1, cpu_s, ..phase(name, 0.0, wall.0) };
+        let inner = Phase { path: vec!["outer".into(), "inner".into()], ..of("inner", (4.0, 4.0), Some(4.0)) };
+        let said = |outer_cpu: Option<f64>, inner: Phase| {
+            let phases = vec![of("outer", (9.0, 5.0), outer_cpu), inner];
+            let all = advice(&Run { wall_s: 10.0, phases, ..Run::default() });
+            let one = all.into_iter().find(|a| a.what.starts_with("`outer`")).expect("its line");
+            format!("{}: {}", one.what, one.evidence)
+        };
+        let waits = "`outer` takes 50 % of the run by itself, waiting: 5.000 s in one time, 2.0 % of it on a processor: what it waits for takes \
+                     the time, not what it computes";
+        assert_eq!(said(Some(4.1), inner.clone()), waits, "what is inside computes");
+        assert_eq!(
+            said(Some(6.0), inner.clone()),
+            "`outer` takes 50 % of the run by itself: 5.000 s in one time, 40 % of it on a processor"
+        );
+        let plain = "`outer` takes 50 % of the run by itself: 5.000 s in one time";
+        assert_eq!(said(None, inner.clone()), plain, "nobody knows");
+        let other_thread = Phase { wall_s: 8.0, ..inner };
+        assert_eq!(said(Some(4.1), other_thread), plain, "two threads' times do not add up");
     }
 
     #[test]
