@@ -183,17 +183,38 @@ fn outliers(page: &mut Page, shown: &[(&Phase, &Steps)]) {
             seconds(o.wall_s),
             seconds(o.begin_s)
         );
-        if o.waited == Some(true) {
-            line += ", without more time on a processor: it waited";
-        }
-        if !o.differs.is_empty() {
-            line += &format!("; it had {}", o.differs.iter().map(difference).collect::<Vec<_>>().join(", "));
-        }
+        line += &why(p, o);
         let more = s.outliers.len() - 1;
         if more > 0 {
             line += &format!(" ({more} more {} out: `steps.outliers` of --json)", if more == 1 { "stands" } else { "stand" });
         }
         page.say("", line);
+    }
+}
+
+/// What the time that it took longer went into, and what it did more or less of.
+fn why(p: &Phase, o: &Outlier) -> String {
+    let cpu = o.differs.iter().find(|d| d.what == "cpu_s");
+    let longer = o.wall_s - p.latency.median;
+    let computed = cpu.map_or(0.0, |d| d.value - d.median);
+    let waited = match o.waited {
+        Some(true) if computed > 0.0 => Some(format!(
+            "of {} more it waited {} and computed {}",
+            seconds(longer),
+            seconds((longer - computed).max(0.0)),
+            seconds(computed)
+        )),
+        Some(true) => Some(format!("it waited {} longer", seconds(longer))),
+        _ => None,
+    };
+    // How much more it computed is said already.
+    let others = o.differs.iter().filter(|d| waited.is_none() || computed <= 0.0 || d.what != "cpu_s").map(difference);
+    let others = others.collect::<Vec<_>>().join(", ");
+    match (waited, others.is_empty()) {
+        (Some(waited), true) => format!("; {waited}"),
+        (Some(waited), false) => format!("; {waited}, and had {others}"),
+        (None, true) => String::new(),
+        (None, false) => format!("; it had {others}"),
     }
 }
 
@@ -217,4 +238,33 @@ fn difference(d: &Difference) -> String {
         other => other,
     };
     format!("{what} {} (usually {})", figure(d.value), figure(d.median))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::report::Latency;
+
+    /// Of a step that took 102 ms and usually 2: what is said of why.
+    fn said(waited: Option<bool>, cpu: Option<f64>, others: &[Difference]) -> String {
+        let p = Phase { latency: Latency { median: 0.002, ..Latency::default() }, ..Phase::default() };
+        let cpu = cpu.map(|value| Difference { what: "cpu_s", value, median: 0.002 });
+        let differs = cpu.into_iter().chain(others.iter().copied()).collect();
+        why(&p, &Outlier { wall_s: 0.102, waited, differs, ..Outlier::default() })
+    }
+
+    #[test]
+    fn what_a_slow_step_did_differently_is_one_clause_that_does_not_contradict_itself() {
+        let faults = [Difference { what: "minor_faults", value: 900.0, median: 3.0 }];
+        assert_eq!(said(Some(true), None, &[]), "; it waited 100 ms longer");
+        assert_eq!(said(Some(true), Some(0.017), &[]), "; of 100 ms more it waited 85.0 ms and computed 15.0 ms");
+        assert_eq!(said(Some(true), None, &faults), "; it waited 100 ms longer, and had minor faults 900 (usually 3)");
+        assert_eq!(
+            said(Some(true), Some(0.017), &faults),
+            "; of 100 ms more it waited 85.0 ms and computed 15.0 ms, and had minor faults 900 (usually 3)"
+        );
+        assert_eq!(said(Some(true), Some(0.0005), &[]), "; it waited 100 ms longer, and had CPU time 500 µs (usually 2.00 ms)");
+        assert_eq!(said(Some(false), Some(0.099), &faults), "; it had CPU time 99.0 ms (usually 2.00 ms), minor faults 900 (usually 3)");
+        assert_eq!((said(None, None, &[]), said(Some(false), None, &[])), (String::new(), String::new()));
+    }
 }
