@@ -30,20 +30,30 @@ fn bytes(b: Option<Bytes>) -> Option<String> {
     b.map(|b| iec(b.0))
 }
 
+/// So far a figure can be off, where that is more than its last digits.
+fn bound(bound: Option<Bytes>, of: u64) -> String {
+    bound.filter(|b| b.0.saturating_mul(100) > of).map_or(String::new(), |b| format!(" ±{}", iec(b.0)))
+}
+
 const FIRST: [Column; 4] = [
     ("times", |p| Some(count(p.count))),
     ("wall", |p| Some(seconds(p.wall_s))),
     ("heap peak", |p| {
         let peak = p.heap_peak_bytes?;
-        let bound = p.heap_peak_bound_bytes.filter(|b| b.0.saturating_mul(100) > peak.0);
-        Some(format!("{}{}", iec(peak.0), bound.map_or(String::new(), |b| format!(" ±{}", iec(b.0)))))
+        Some(iec(peak.0) + &bound(p.heap_peak_bound_bytes, peak.0))
     }),
-    ("left behind", |p| p.heap_persistent_bytes.map(iec_signed)),
+    ("left behind", |p| {
+        let left = p.heap_persistent_bytes?;
+        Some(iec_signed(left) + &bound(p.heap_persistent_bound_bytes, left.unsigned_abs()))
+    }),
 ];
 
 const MORE: [Column; 11] = [
     ("for one", |p| p.per_unit.as_ref().map(|u| format!("{}{}{}", seconds(u.median_s), if u.unit.is_empty() { "" } else { "/" }, u.unit))),
-    ("meanwhile", |p| bytes(p.heap_transient_bytes)),
+    ("meanwhile", |p| {
+        let meanwhile = p.heap_transient_bytes?;
+        Some(iec(meanwhile.0) + &bound(p.heap_transient_bound_bytes, meanwhile.0))
+    }),
     ("RSS peak", |p| bytes(p.rss_peak_bytes)),
     ("GPU peak", |p| bytes(p.gpu_peak_bytes)),
     ("GPU busy", |p| busiest(p).and_then(gpu::share)),
