@@ -33,6 +33,12 @@ pub fn ending(header: &Header, seen: &Ended, next_image: bool) -> End {
     End { kind: EndKind::Killed, unseen: seen.lowered.iter().any(|l| l.errno.is_some()), ..End::default() }
 }
 
+/// Whether the trace lacks its end: no end line, and no spool that had the rest.
+pub fn is_missing(seen: &Ended, end: &End) -> bool {
+    let goes_on = matches!(end.kind, EndKind::Running | EndKind::Exec);
+    seen.end.is_none() && !seen.recovered && !goes_on
+}
+
 fn outside_status(status: &Value) -> Option<End> {
     let number = |key: &str| status.get(key).and_then(Value::as_i64).and_then(|n| i32::try_from(n).ok());
     match status.get("kind")?.as_str()? {

@@ -1,7 +1,7 @@
 //! What is not in the numbers, and why: every count of something dropped, torn or not understood becomes a line here.
 
-use super::heap;
 use super::report::{End, EndKind, Events, Missing, Mode};
+use super::{ending, heap};
 use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
 use crate::model::units::Nanos;
@@ -71,12 +71,14 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
     if seen.running {
         add("the latest events", 1, "the process is running: they are in its memory and come with its next batch");
     }
-    if end.kind == EndKind::Killed && !seen.recovered {
+    // How many calls are missing of what could not be written is said by itself.
+    if ending::is_missing(seen, end) && (end.kind == EndKind::Killed || heap::unwritten(image).is_none()) {
         let private = seen.notes.iter().find_map(|n| n.strip_prefix("spool private: "));
         let why = match private.filter(|_| heap::unwritten(image).is_none()) {
+            Some(rest) if end.kind == EndKind::Exited => format!("it ended without a word, and its shared memory was private: {rest}"),
             Some(rest) => format!("killed, and its shared memory was private: {rest}"),
             None if end.unseen => "recording had ended before: it may have ended in order".to_string(),
-            None => "it ended without saying so, and its spool is not beside the trace".to_string(),
+            None => "the trace was cut, or the process was killed and its spool is not beside the trace".to_string(),
         };
         add("the end", 1, &why);
     }

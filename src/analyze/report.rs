@@ -73,6 +73,9 @@ pub struct Run {
     pub cpu_lower_bound: bool,
     pub allocator: String,
     pub end: End,
+    /// The end is not in the trace, which was cut or could not be completed: figures are of the time up to here, and "at the end" is this instant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub known_until_s: Option<f64>,
     /// These and what is said of call sites are not known of a process that was only watched from outside.
     pub events: Known<Events>,
     pub heap: Known<Heap>,

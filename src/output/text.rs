@@ -212,7 +212,7 @@ fn head(page: &mut Page, run: &Run) {
     page.say("process", format!("pid {} on {}{rank}{python}{allocator} · {mode}", run.pid, run.host));
     let least = if run.cpu_lower_bound { " at least" } else { "" };
     let cpu = run.cpu_s.map(|c| format!(", {} CPU{least} ({})", seconds(c), percent(c, run.wall_s))).unwrap_or_default();
-    let line = format!("{} after {} wall{cpu}, started {}", ended(&run.end), seconds(run.wall_s), run.start);
+    let line = format!("{} after {} wall{cpu}, started {}", ended(&run.end, run.known_until_s.is_some()), seconds(run.wall_s), run.start);
     match run.end.kind {
         EndKind::Signaled | EndKind::Killed => page.warn("ended", line),
         _ => page.say("ended", line),
@@ -220,7 +220,8 @@ fn head(page: &mut Page, run: &Run) {
     page.gap();
 }
 
-fn ended(end: &End) -> String {
+/// `cut`: the trace lacks its end.
+fn ended(end: &End, cut: bool) -> String {
     match (end.kind, end.code, end.signal) {
         (EndKind::Exited, Some(code), _) => format!("exit code {code}"),
         (EndKind::Exited, None, _) if end.unseen => "ended (how is not seen from outside)".into(),
@@ -229,6 +230,7 @@ fn ended(end: &End) -> String {
         (EndKind::Signaled, _, None) => "killed by a signal".into(),
         (EndKind::Exec, ..) => "went on as another program (exec)".into(),
         (EndKind::Killed, ..) if end.unseen => "end not seen: recording had ended before".into(),
+        (EndKind::Killed, ..) if cut => "end not in the trace (cut, or killed and its spool is not beside it)".into(),
         (EndKind::Killed, ..) => "died without warning (killed, out of memory, or the power went)".into(),
         (EndKind::Running, ..) => "still running".into(),
     }

@@ -160,8 +160,7 @@ fn heap(page: &mut Page, run: &Run) {
     }
     let at = h.peak_at_s.map(|t| format!(" at {}", seconds(t))).unwrap_or_default();
     let bound = match (run.mode, h.peak_bound_bytes) {
-        (_, Some(b)) if b.0 == 0 => " (exact)".into(),
-        (_, Some(b)) => format!(" (± {} at most)", iec(b.0)),
+        (_, Some(b)) => bounded(run, b),
         (_, None) if run.end.kind == EndKind::Running => " (so far: its latest events are in its memory)".into(),
         (Mode::Full, None) if run.events.lost > 0 && !is_by_counts(&run.events, run.mode) => " (of the recorded calls)".into(),
         (_, None) => " (no bound known)".into(),
@@ -186,33 +185,57 @@ fn heap(page: &mut Page, run: &Run) {
     if let Some(e) = h.temporary_estimated.filter(|e| h.allocs > 0 && e.allocs_stderr > 0.0 && e.allocs_stderr < e.allocs / 3.0) {
         lines.push(format!(
             "temporary about {} (± {}) allocations ({} of all): freed before the thread's next one",
-            count((e.allocs.round() as u64).min(h.allocs)),
+            count(e.allocs.round() as u64),
             count(e.allocs_stderr.round() as u64),
-            percent(e.allocs.min(h.allocs as f64), h.allocs as f64)
+            percent(e.allocs, h.allocs as f64)
         ));
     }
-    let when = if run.end.kind == EndKind::Running { "now" } else { "at the end" };
+    let when = latest(run);
+    let ended = when == AT_THE_END;
     let blocks = |bytes: u64, n: u64| format!("{} in {} blocks", iec(bytes), count(n));
     if h.inherited_bytes.0 > 0 {
         lines.push(format!("inherited {} at the fork, counted in what is live", blocks(h.inherited_bytes.0, h.inherited_allocs)));
         let own = match (h.leaked_bytes, h.leaked_allocs) {
-            (Some(bytes), Some(n)) => format!("{} of them its own (leaked, unless kept on purpose)", blocks(bytes.0, n)),
+            (Some(bytes), Some(n)) => format!("{} of them its own{}", blocks(bytes.0, n), if ended { LEAKED } else { "" }),
             _ => "which of them are its own, full mode tells".into(),
         };
         lines.push(format!("live {when} {}; {own}", blocks(h.live_bytes.0, h.live_allocs)));
     } else {
         let (bytes, n) = (h.leaked_bytes.unwrap_or(h.live_bytes), h.leaked_allocs.unwrap_or(h.live_allocs));
-        let leaked = if run.end.kind == EndKind::Running { "" } else { " (leaked, unless kept on purpose)" };
-        lines.push(format!("live {when} {}{leaked}", blocks(bytes.0, n)));
+        lines.push(format!("live {when} {}{}", blocks(bytes.0, n), if ended { LEAKED } else { "" }));
     }
     if h.allocs > 0 {
         lines.push(format!("total by function: {}", functions(run)));
     }
     lines.iter().for_each(|line| page.say("", line));
+    if let Some(until) = run.known_until_s {
+        page.warn(
+            "",
+            format!("the end is not in the trace: these figures are of the first {}, what came after is in none of them", seconds(until)),
+        );
+    }
     if is_by_counts(&run.events, run.mode) {
         page.warn("", "by usable size, from the counts that each thread keeps: too many events are missing (see EVENTS)");
     }
     page.gap();
+}
+
+const AT_THE_END: &str = "at the end";
+const LEAKED: &str = " (leaked, unless kept on purpose)";
+
+/// The instant that the latest figures are of, in words.
+pub(super) fn latest(run: &Run) -> String {
+    match run.known_until_s {
+        _ if run.end.kind == EndKind::Running => "now".into(),
+        Some(until) => format!("at {}, where the trace breaks off,", seconds(until)),
+        None => AT_THE_END.into(),
+    }
+}
+
+/// How far a peak can be off, and of what time that is said.
+fn bounded(run: &Run, bound: Bytes) -> String {
+    let of = run.known_until_s.map_or(String::new(), |until| format!(", up to {}", seconds(until)));
+    if bound.0 == 0 { format!(" (exact{of})") } else { format!(" (± {} at most{of})", iec(bound.0)) }
 }
 
 fn functions(run: &Run) -> String {
@@ -230,13 +253,12 @@ fn python(page: &mut Page, run: &Run) {
     let (Some(allocs), Some(frees)) = (p.allocs, p.frees) else { return unseen(page, run, p) };
     let at = p.peak_at_s.map(|t| format!(" at {}", seconds(t))).unwrap_or_default();
     let bound = match p.peak_bound_bytes {
-        Some(b) if b.0 == 0 => " (exact)".into(),
-        Some(b) => format!(" (± {} at most)", iec(b.0)),
+        Some(b) => bounded(run, b),
         None => " (no bound known)".into(),
     };
     match (p.peak_bytes, p.live_bytes) {
         (Some(peak), Some(live)) => {
-            page.say("PYTHON", format!("peak of its own blocks {}{at}{bound}; live at the end {}", iec(peak.0), iec(live.0)));
+            page.say("PYTHON", format!("peak of its own blocks {}{at}{bound}; live {} {}", iec(peak.0), latest(run), iec(live.0)));
         }
         _ => page.say("PYTHON", "this build does not say how large its blocks are: full mode knows their bytes"),
     }
@@ -278,7 +300,8 @@ fn unseen(page: &mut Page, run: &Run, p: &Python) {
 fn maps(page: &mut Page, run: &Run) {
     let Some(m) = run.maps.get() else { return };
     let mut t = Table::new();
-    t.row(["maps", "peak committed", "at the end", "reserved"]);
+    let end = run.known_until_s.map_or(AT_THE_END.to_owned(), |until| format!("at {}", seconds(until)));
+    t.row(["maps", "peak committed", end.as_str(), "reserved"]);
     let b = &m.brk;
     let classes = [("anon", &m.anon), ("file", &m.file), ("shared", &m.shared), ("stack, first thread's too", &m.stack)];
     let rows = classes.map(|(n, c)| (n, c.peak_bytes, c.committed_bytes, c.reserved_bytes));

@@ -190,9 +190,10 @@ fn short_end(r: &Run) -> String {
         (EndKind::Exited, Some(code), _) => format!("exit {code}"),
         (EndKind::Signaled, _, Some(n)) => format!("signal {n}"),
         (EndKind::Exec, ..) => "exec".into(),
+        (EndKind::Killed, ..) if r.known_until_s.is_some() => "not known".into(),
         (EndKind::Killed, ..) => "killed".into(),
         (EndKind::Running, ..) => "running".into(),
-        _ => ended(&r.end),
+        _ => ended(&r.end, r.known_until_s.is_some()),
     }
 }
 
