@@ -336,3 +336,109 @@ fn no_error_is_said_twice() {
         }
     });
 }
+
+#[test]
+fn an_option_without_effect_is_a_usage_error_that_names_the_fix() {
+    with_sites(|path| {
+        let known = std::path::Path::new(path).with_file_name("known.supp");
+        std::fs::write(&known, "leak:solve\n").unwrap();
+        let known = known.to_str().unwrap();
+        let views = "add --sites, --by VIEW or --tree";
+        let told = "with --memory heap and --memory python only";
+        for (args, fix) in [
+            (&["analyze", "--sort", "total"][..], views),
+            (&["analyze", "--top", "3"], views),
+            (&["analyze", "--json", "--top", "3"], views),
+            (&["analyze", "--interpreter"], views),
+            (&["analyze", "--sizes", "64"], "add --json"),
+            (&["analyze", "--by", "thread", "--memory", "maps"], told),
+            (&["analyze", "--sites", "--sort", "temporary", "--memory", "gpu"], told),
+            (&["export", "--to", "svg", "--of", "temporary", "--memory", "maps"], told),
+            (&["export", "--to", "collapsed", "--suppressions", known], "add --of leaked"),
+        ] {
+            let o = memshim(&[args, &[path]].concat());
+            assert!(o.status.code() == Some(2) && err(&o).contains(fix), "{args:?}: {:?} {}", o.status, err(&o));
+            assert!(o.stdout.is_empty(), "{args:?}");
+        }
+        for args in [
+            &["analyze", "--sites", "--sort", "total", "--top", "3"][..],
+            &["analyze", "--tree", "--interpreter"],
+            &["analyze", "--json", "--interpreter"],
+            &["analyze", "--json", "--sizes", "64"],
+            &["export", "--to", "pprof", "--suppressions", known],
+            &["export", "--to", "collapsed", "--of", "temporary"],
+        ] {
+            let o = memshim(&[args, &[path]].concat());
+            assert_eq!((o.status.code(), err(&o)), (Some(0), String::new()), "{args:?}");
+        }
+    });
+}
+
+#[test]
+fn what_is_asked_of_nothing_says_what_there_is() {
+    with_sites(|path| {
+        for verb in [&["analyze"][..], &["analyze", "--json"], &["analyze", "--sites"], &["export", "--to", "collapsed"]] {
+            let o = memshim(&[verb, &["--thread", "7", path]].concat());
+            assert_eq!((o.status.code(), o.stdout.len()), (Some(2), 0), "{verb:?}");
+            assert!(err(&o).contains("--thread 7: no such thread in these traces; "), "{verb:?}: {}", err(&o));
+            let o = memshim(&[verb, &["--pid", "7", path]].concat());
+            // Of the JSON all processes are a part.
+            let wanted =
+                if verb.contains(&"--json") { "cannot be used with" } else { "--pid 7: no such process in these traces; there is 42" };
+            assert!(o.status.code() == Some(2) && err(&o).contains(wanted), "{verb:?}: {}", err(&o));
+        }
+        let of = |args: &[&str]| out(&memshim(&[&["analyze", path][..], args].concat())).split_whitespace().collect::<Vec<_>>().join(" ");
+        // The report has its section of owners in the place of the list.
+        for (args, title) in [(&["--sites"][..], "SITES"), (&["--tree"], "SITES"), (&[], "OWNERS")] {
+            let text = of(&[args, &["--filter", "!solve"]].concat());
+            let wanted = format!("{title} no allocation is left by the filters (--filter '!solve'): no call site passes");
+            assert!(text.contains(&wanted), "{args:?}: {text}");
+        }
+        assert!(of(&["--memory", "python"]).contains("OWNERS there are no blocks of Python's own"), "{}", of(&["--memory", "python"]));
+        // After the end nothing is new: that is the instant that is shown.
+        let window = of(&["--sites", "--at", "7..9"]);
+        assert!(window.contains("the run ended at 0.000 s") && window.contains("from 7.000 s to 9.000 s (2 µs)"), "{window}");
+        let late = memshim(&["export", "--to", "collapsed", "--at", "9", path]);
+        assert_eq!(out(&late), "run.py:3 main;run.py:10 solve 4096\n");
+        assert_eq!(err(&late), "memshim: call sites at 9.000 s: the run ended at 0.000 s; what is said is what was live then\n");
+    });
+}
+
+/// Of a process without stacks a question about call sites is answered, too.
+#[test]
+fn where_no_stacks_were_recorded_a_filter_says_so() {
+    with_trace(TRACE, |path| {
+        let text = out(&memshim(&["analyze", "--filter", "x", path]));
+        assert!(text.contains("OWNERS    no call stacks were recorded"), "{text}");
+        assert!(!out(&memshim(&["analyze", path])).contains("OWNERS"));
+    });
+}
+
+/// The trace of a process that goes on, of which nothing else is there: cut anywhere between two lines.
+#[test]
+fn a_trace_without_its_end_says_up_to_where_its_figures_hold() {
+    let end = "{\"type\":\"end\",\"t\":3000,\"how\":\"exit\",\"code\":0}\n";
+    with_sites(|path| {
+        let cut = out(&memshim(&["analyze", path]));
+        for wanted in [
+            "(exact, up to 2 µs)",
+            "live at 2 µs, where the trace breaks off, 4.00 KiB in 1 blocks\n",
+            "the end is not in the trace: these figures are of the first 2 µs",
+            "ended     end not in the trace",
+            "the trace was cut, or the process was killed",
+        ] {
+            assert!(cut.contains(wanted), "{wanted}: {cut}");
+        }
+        assert!(!cut.contains("leaked, unless") && !cut.contains("died without warning") && !cut.contains("at the end"), "{cut}");
+        let until = |path: &str| {
+            let json: serde_json::Value = serde_json::from_str(&out(&memshim(&["analyze", "--json", path]))).unwrap();
+            json["runs"][0]["known_until_s"].as_f64()
+        };
+        assert_eq!(until(path), Some(2e-6));
+        let whole = std::fs::read_to_string(path).unwrap() + end;
+        std::fs::write(path, whole).unwrap();
+        let text = out(&memshim(&["analyze", path]));
+        assert!(text.contains("(exact)\n") && text.contains("in 1 blocks (leaked, unless kept on purpose)"), "{text}");
+        assert_eq!(until(path), None);
+    });
+}

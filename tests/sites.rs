@@ -57,7 +57,7 @@ fn a_site_has_what_it_held_at_the_peak_and_what_it_never_gave_back() {
     let figures = |addr: u64| {
         let s = sites[&addr];
         let live = (s.live_at_peak_bytes.unwrap().0, s.live_at_peak_allocs.unwrap(), s.peak_bytes.0);
-        (live, (s.total_bytes.0, s.allocs), s.temporary_allocs.unwrap(), (s.leaked_bytes.0, s.leaked_allocs))
+        (live, (s.total_bytes.0, s.allocs), s.temporary_allocs.unwrap(), (s.leaked_bytes.0, s.leaked_allocs.unwrap()))
     };
     assert_eq!(figures(0x1000), ((20_000, 2, 20_000), (20_100, 3), 0, (100, 1)));
     assert_eq!(figures(0x2000), ((100, 1, 100), (100, 1), 0, (100, 1)));
@@ -354,6 +354,7 @@ fn estimates_stand_for_what_was_not_sampled_and_say_how_far_off_they_can_be() {
     w.site(0, 2, 0);
     w.alloc(0, big, None, None);
     w.flush();
+    w.line(r#"{"type":"end","t":3000,"how":"exit","code":0}"#);
     let run = run_of(&w.out);
     let sites = by_address(&run);
     let p = 1.0 - (-1024.0f64 / 524_288.0).exp();
@@ -366,7 +367,7 @@ fn estimates_stand_for_what_was_not_sampled_and_say_how_far_off_they_can_be() {
     let error = s.stderr_bytes;
     let same = |of: f64| (of - error).abs() < 1.0;
     let owner = |address: u64| run.owners.iter().find(|o| o.frame.addr == Some(address - 1)).unwrap();
-    assert!(same(s.leaked_stderr_bytes) && same(s.total_stderr_bytes));
+    assert!(same(s.leaked_stderr_bytes) && same(s.total_stderr_bytes) && same(s.peak_stderr_bytes));
     assert!(same(owner(0x1000).leaked_stderr_bytes) && same(owner(0x1000).total_stderr_bytes), "{:?}", run.owners);
     assert_eq!((owner(0x2000).leaked_stderr_bytes, owner(0x2000).total_stderr_bytes), (0.0, 0.0));
     let all = &run.sites_total;
@@ -378,7 +379,7 @@ fn estimates_stand_for_what_was_not_sampled_and_say_how_far_off_they_can_be() {
     let owners = screen.lines().find(|l| l.contains("live at the end 2")).unwrap_or_else(|| panic!("{screen}"));
     assert_eq!(owners.matches(&about).count(), 2, "in all, and by the one that is sampled: {owners}");
     let page = memshim::output::text::render_sites(&report, &style);
-    assert_eq!(page.matches(&about).count(), 6, "live, total and live at the end, of all and of the one: {page}");
+    assert_eq!(page.matches(&about).count(), 7, "live, total and live at the end, of all and of the one, and the own peak of that: {page}");
 }
 
 #[test]
@@ -439,6 +440,8 @@ fn maps_have_call_sites_of_their_own() {
         "what has no access is not committed"
     );
     assert_eq!(run.sites_total.sites, 0, "of the heap there is none");
+    let unknown = |s: &Site| s.live_at_peak_allocs.is_none() && s.leaked_allocs.is_none() && s.temporary_allocs.is_none();
+    assert!(run.sites.iter().all(unknown), "in how many pieces they are, and for how long, nobody knows");
 }
 
 #[test]

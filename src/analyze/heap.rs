@@ -157,7 +157,7 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
     // At its cap a trace may lack the lanes' last rows; what was called is said of functions too.
     let called: u64 = allocating(image).map(|row| row.0).sum();
     heap.allocs = counts.lanes.values().map(|l| l.allocs).sum::<u64>().max(called);
-    heap.frees = counts.lanes.values().map(|l| l.frees).sum::<u64>().max(called.saturating_add_signed(counts.blocks.saturating_neg()));
+    heap.frees = freed(image);
     heap.live_bytes = Bytes::of_balance(counts.lanes_live());
     let inherited = image.header.inherited.as_ref().map_or(0, |i| i.blocks);
     heap.live_allocs = inherited.saturating_add(counts.blocks).max(0) as u64;
@@ -188,16 +188,24 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
         (heap.leaked_allocs, heap.leaked_bytes) = (Some(heap.live_allocs), Some(heap.live_bytes));
     }
     heap.usable = Usable { live_bytes: heap.live_bytes, peak_bytes: heap.peak_bytes };
-    heap.temporary_estimated = temporary(image, &image.kinds);
+    heap.temporary_estimated = temporary(image, &image.kinds, heap.frees);
 }
 
-/// How many allocations were temporary, by the samples. After recording was lowered nobody knows.
-pub fn temporary(image: &ImageEnd, kinds: &KindTable) -> Option<Estimated> {
+/// Blocks freed, by the counts, which have every call.
+pub fn freed(image: &ImageEnd) -> u64 {
+    let counts = &image.counts;
+    let called: u64 = allocating(image).map(|row| row.0).sum();
+    counts.lanes.values().map(|l| l.frees).sum::<u64>().max(called.saturating_add_signed(counts.blocks.saturating_neg()))
+}
+
+/// How many allocations were temporary, by the samples: of `freed` blocks no more. After recording was lowered nobody knows.
+pub fn temporary(image: &ImageEnd, kinds: &KindTable, freed: u64) -> Option<Estimated> {
     if !image.header.ages || !image.seen.lowered.is_empty() {
         return None;
     }
     let (allocs, variance) = kinds.used().map(Kind::temporary).fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
-    Some(Estimated { allocs, allocs_stderr: f64::max(variance, 0.0).sqrt() })
+    let share = if allocs > freed as f64 { freed as f64 / allocs } else { 1.0 };
+    Some(Estimated { allocs: allocs * share, allocs_stderr: f64::max(variance, 0.0).sqrt() * share })
 }
 
 /// What an aligned block can have beyond another: the room before and behind it that is too small for a chunk of its own.

@@ -29,6 +29,7 @@ pub mod sources;
 pub mod stacks;
 pub mod steps;
 pub mod suppressions;
+pub mod there;
 pub mod unrecorded;
 pub mod views;
 
@@ -97,6 +98,9 @@ pub enum Error {
     NoMemory(sources::Memory),
     #[error("no allocation with a call stack is left: loosen --filter, or record every call (MEMSHIM_MODE=full), not a sample of them")]
     NoSites,
+    /// A process or a thread that was asked for, in words.
+    #[error("{0}")]
+    NotThere(String),
     #[error("temporary allocations of process {pid} are not known: {ageless}", ageless = sites::AGELESS)]
     NoAges { pid: u32 },
 }

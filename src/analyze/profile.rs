@@ -1,11 +1,12 @@
 //! All call sites of all processes, for other tools: stacks and what each holds.
 
-use super::report::Frame;
+use super::report::{Frame, Missing};
 use super::sites::{self, Sums};
 use super::sources;
 use super::stacks::{FrameTable, Names, Stack};
 use super::views::{Measure, label};
-use super::{Error, Options};
+use super::{Error, Options, there};
+use crate::model::image::ImageEnd;
 use crate::model::load::{Loaded, Progress};
 use crate::model::units::{Nanos, whole};
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ pub struct Profile {
     pub processes: Vec<ProcessSites>,
     /// The instant of [`Measure::Peak`], in words.
     pub instant: String,
+    /// What is to be known of it: an instant after the end, ends of blocks that nobody knows.
+    pub problems: Vec<Missing>,
 }
 
 /// One image of one process.
@@ -30,14 +33,30 @@ pub struct ProcessSites {
     pub rows: Vec<(Stack, Sums)>,
 }
 
+/// Whether one of them has the thread that is asked for, if one is.
+fn is_there<'a>(thread: Option<u32>, images: impl Iterator<Item = &'a ImageEnd> + Clone) -> Result<(), Error> {
+    let Some(tid) = thread else { return Ok(()) };
+    let all = || images.clone().flat_map(|i| &i.threads);
+    // Of more threads than are kept it may be another.
+    if all().any(|t| t.tid == tid) || images.clone().any(|i| i.threads_total > i.threads.len() as u64) {
+        return Ok(());
+    }
+    Err(Error::NotThere(there::no_thread(tid, all().map(|t| (t.tid, t.name.as_str())))))
+}
+
 impl Profile {
     /// Reads the traces; an error where nothing can be read, or nothing has stacks.
     pub fn read(inputs: &[PathBuf], options: &Options, pid: Option<u32>, progress: &Progress) -> Result<Profile, Error> {
         let loaded = super::load_inputs(inputs, options, progress)?.files;
         let names = Names::of(loaded.iter().flat_map(|l| &l.images), &options.symbols);
         let mut table = FrameTable::default();
-        let (mut processes, mut instant) = (Vec::new(), String::new());
+        let (mut processes, mut instant, mut problems) = (Vec::new(), String::new(), Vec::new());
         let images = || loaded.iter().flat_map(|l: &Loaded| &l.images).filter(|i| pid.is_none_or(|p| i.header.pid == p));
+        if let Some(pid) = pid.filter(|_| images().next().is_none()) {
+            let all = loaded.iter().flat_map(|l: &Loaded| &l.images).map(|i| i.header.pid);
+            return Err(Error::NotThere(there::no_process(pid, all)));
+        }
+        is_there(options.thread, images())?;
         for image in images() {
             let mut rows = sources::rows(image, options.memory, &mut sources::resolver(image, &names, options), &mut table, options);
             rows.sort_by(|a, b| a.0.frames.iter().rev().cmp(b.0.frames.iter().rev()));
@@ -46,6 +65,7 @@ impl Profile {
             }
             if let Some((_, of)) = options.memory.instant(image) {
                 instant = sites::said(of, Nanos(image.header.mono_ns));
+                problems.extend(sites::of_instant(image, of));
             }
             let command = image.header.argv.iter().map(|a| a.0.as_str()).collect::<Vec<_>>().join(" ");
             let wall_ns = image.seen.last_t.0.saturating_sub(image.header.mono_ns);
@@ -61,7 +81,7 @@ impl Profile {
                 Error::NoSites
             });
         }
-        Ok(Profile { frames: table.all, processes, instant })
+        Ok(Profile { frames: table.all, processes, instant, problems })
     }
 
     /// Whether it is known of all stacks.

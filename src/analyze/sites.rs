@@ -31,6 +31,8 @@ pub struct Sums {
     /// The largest of the own peaks, and their sum.
     pub peak: i64,
     pub peak_sum: i64,
+    /// Of their sum.
+    pub peak_variance: f64,
     pub total: f64,
     pub total_variance: f64,
     pub allocs: f64,
@@ -102,6 +104,7 @@ impl Sums {
         self.live_at_variance += held.then.variance;
         self.peak = self.peak.max(held.peak);
         self.peak_sum = self.peak_sum.saturating_add(held.peak);
+        self.peak_variance += held.peak_variance;
         self.leaked = self.leaked.saturating_add(held.now.bytes);
         self.leaked_blocks += held.now.blocks;
         self.leaked_variance += held.now.variance;
@@ -115,6 +118,7 @@ pub fn join(a: &mut Sums, b: Sums) {
     a.live_at_variance += b.live_at_variance;
     a.peak = a.peak.max(b.peak);
     a.peak_sum = a.peak_sum.saturating_add(b.peak_sum);
+    a.peak_variance += b.peak_variance;
     a.total += b.total;
     a.total_variance += b.total_variance;
     a.allocs += b.allocs;
@@ -144,10 +148,11 @@ pub fn sites(image: &ImageEnd, phases: &[Phase], names: &Names, table: &mut Fram
     let mut resolver = sources::resolver(image, names, options);
     let mut answer = Answer { sums: SiteSums { recorded: image.header.stacks.clone(), ..SiteSums::default() }, ..Answer::default() };
     if image.heap.sites.is_none() {
+        answer.sums.absent = if asks(options) { "no call stacks were recorded".into() } else { String::new() };
         return answer;
     }
     answer.sums.problems = names.problems(&image.stacks);
-    answer.sums.absent = if options.memory.instant(image).is_none() { options.memory.absent() } else { "" };
+    answer.sums.absent = if options.memory.instant(image).is_none() { options.memory.absent().into() } else { String::new() };
     let of = options.left.as_ref().and_then(|wanted| left::chosen(phases, wanted));
     let others = Memory::ALL.into_iter().filter(|m| *m != options.memory);
     for memory in std::iter::once(options.memory).chain(others) {
@@ -157,6 +162,9 @@ pub fn sites(image: &ImageEnd, phases: &[Phase], names: &Names, table: &mut Fram
             left::instead(&mut rows, image, of, &mut resolver, table);
         }
         let found = rows.len() as u64;
+        if memory == options.memory && found == 0 && answer.sums.absent.is_empty() {
+            answer.sums.absent = none_left(options);
+        }
         let own = Own::of_all(rows.iter().map(|(stack, _)| stack), table);
         if memory == options.memory {
             total(&rows, &mut answer.sums, table);
@@ -168,8 +176,7 @@ pub fn sites(image: &ImageEnd, phases: &[Phase], names: &Names, table: &mut Fram
                 let exact = Nanos(image.exact_until()).seconds_since(Nanos(image.header.mono_ns));
                 answer.sums.instant = format!("the peak of the first {}", seconds(exact));
             }
-            answer.sums.problems.extend(beyond(image, instant));
-            answer.sums.problems.extend(untold(image, instant));
+            answer.sums.problems.extend(of_instant(image, instant));
             answer.sums.problems.extend(ageless(&rows, options));
             if let Some(phase) = of {
                 (answer.sums.instant, answer.sums.at_s) = (left::said(phase), phase.end_s);
@@ -187,6 +194,29 @@ pub fn sites(image: &ImageEnd, phases: &[Phase], names: &Names, table: &mut Fram
         answer.sites.extend(shown);
     }
     answer
+}
+
+/// Whether call sites of some kind are asked for, not the usual ones.
+fn asks(options: &Options) -> bool {
+    let usual = Options { memory: Memory::Heap, ..Options::default() };
+    let kind = |o: &Options| (o.instant, o.memory, o.thread, o.left.clone(), o.filters.clone());
+    kind(options) != kind(&usual)
+}
+
+/// Why no call site is left of what was asked for; empty: nothing was left out.
+fn none_left(options: &Options) -> String {
+    let filters: Vec<String> = options.filters.iter().map(|f| format!("--filter '{f}'")).collect();
+    match (options.thread, filters.join(" ")) {
+        (None, none) if none.is_empty() => String::new(),
+        (Some(tid), none) if none.is_empty() => format!("no allocation of thread {tid} has a call stack in the trace"),
+        (None, filters) => format!("no allocation is left by the filters ({filters}): no call site passes"),
+        (Some(tid), filters) => format!("no allocation is left by the filters ({filters}) of thread {tid}: no call site passes"),
+    }
+}
+
+/// What is to be known of what was live at an instant.
+pub fn of_instant(image: &ImageEnd, instant: Instant) -> impl Iterator<Item = Missing> {
+    beyond(image, instant).into_iter().chain(untold(image, instant))
 }
 
 /// An instant in words.
@@ -338,7 +368,10 @@ fn bytes(f: f64) -> Bytes {
 
 fn site(stack: &Stack, s: Sums, at_peak: bool, table: &FrameTable, own: Own) -> Site {
     let frames: Vec<Frame> = stack.frames.iter().map(|f| table.get(*f).clone()).collect();
-    let live = (Bytes::of_balance(s.live_at), whole(s.live_at_blocks));
+    // Of maps it is known how much is mapped, not in how many pieces.
+    let counted = !matches!(s.kind, "anon" | "file" | "shared" | "stack");
+    let blocks = |n: f64| counted.then(|| whole(n));
+    let (live, live_blocks) = (Bytes::of_balance(s.live_at), blocks(s.live_at_blocks));
     let peak = s.peak.max(s.live_at.min(s.peak_sum));
     Site {
         owner: owner::of(&frames, own),
@@ -346,12 +379,13 @@ fn site(stack: &Stack, s: Sums, at_peak: bool, table: &FrameTable, own: Own) -> 
         device: s.device,
         thread: s.thread,
         name: arenas(&frames, &s),
-        live_at_peak_bytes: at_peak.then_some(live.0),
-        live_at_peak_allocs: at_peak.then_some(live.1),
-        live_at_bytes: (!at_peak).then_some(live.0),
-        live_at_allocs: (!at_peak).then_some(live.1),
+        live_at_peak_bytes: at_peak.then_some(live),
+        live_at_peak_allocs: live_blocks.filter(|_| at_peak),
+        live_at_bytes: (!at_peak).then_some(live),
+        live_at_allocs: live_blocks.filter(|_| !at_peak),
         peak_bytes: Bytes::of_balance(peak),
         peak_bound_bytes: Bytes::of_balance(s.peak_sum.saturating_sub(peak)),
+        peak_stderr_bytes: s.peak_variance.max(0.0).sqrt(),
         total_bytes: bytes(s.total),
         allocs: whole(s.allocs),
         temporary_allocs: s.ages.map(|a| whole(a.lifetimes[0])),
@@ -359,7 +393,7 @@ fn site(stack: &Stack, s: Sums, at_peak: bool, table: &FrameTable, own: Own) -> 
         leaked_stderr_bytes: s.leaked_variance.max(0.0).sqrt(),
         temporary_bytes: s.ages.map(|a| bytes(a.temporary_bytes)),
         leaked_bytes: Bytes::of_balance(s.leaked),
-        leaked_allocs: whole(s.leaked_blocks),
+        leaked_allocs: blocks(s.leaked_blocks),
         stderr_bytes: s.live_at_variance.max(0.0).sqrt(),
         total_stderr_bytes: s.total_variance.max(0.0).sqrt(),
         lifetimes: s.ages.map(|a| a.lifetimes.map(whole)),

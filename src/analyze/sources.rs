@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::sites::{Ages, Sums, join};
 use super::stacks::{FrameTable, Names, Resolver, Stack};
-use super::{Options, views};
+use super::{Options, heap, views};
 use crate::model::gpu::sites::Place;
 use crate::model::image::ImageEnd;
 use crate::model::kinds::KindTable;
@@ -51,6 +51,8 @@ impl Memory {
     pub fn instant(self, image: &ImageEnd) -> Option<(u64, Instant)> {
         let of = |ends: &SitesEnd| match ends.instant {
             Instant::At(t) => (t, ends.instant),
+            // It begins after the last event: what is live at the end is the most in it.
+            Instant::PeakWithin(from, _) if ends.beyond => (from.min(image.seen.last_t.0), ends.instant),
             _ => (ends.peak_at, ends.instant),
         };
         let heap = image.heap.sites.as_ref()?;
@@ -80,6 +82,7 @@ pub fn rows(image: &ImageEnd, memory: Memory, resolver: &mut Resolver, table: &m
         Memory::Gpu => image.gpu.as_ref().map(|gpu| gpu.memory.sites.rows().into_iter().map(held).collect()),
     };
     let mut rows = merged(sums.unwrap_or_default(), resolver, table);
+    within(&mut rows, freed(image, memory));
     rows.retain(|(stack, _)| options.filters.iter().all(|f| views::passes(f, stack, table)));
     if let Some(tid) = options.thread {
         rows.retain(|(_, sums)| sums.thread == Some(tid));
@@ -88,6 +91,26 @@ pub fn rows(image: &ImageEnd, memory: Memory, resolver: &mut Resolver, table: &m
         sums.suppressed = options.suppressions.of(stack.frames.iter().map(|f| table.get(*f))).map(str::to_owned);
     }
     rows
+}
+
+/// Blocks of a memory that were freed, where samples are recorded and that is counted.
+fn freed(image: &ImageEnd, memory: Memory) -> Option<u64> {
+    match memory {
+        Memory::Heap if image.header.mode != "full" => Some(heap::freed(image)),
+        Memory::Python => image.python.as_ref().filter(|p| !p.full).map(|p| p.counts.lanes.values().map(|l| l.frees).sum()),
+        _ => None,
+    }
+}
+
+/// Blocks that were temporary were freed. Where the estimates of all sites together are more than that, each is less by the same share.
+fn within(rows: &mut [(Stack, Sums)], freed: Option<u64>) {
+    let temporary: f64 = rows.iter().map(|(_, s)| s.temporary().0).sum();
+    let Some(share) = freed.map(|n| n as f64 / temporary).filter(|share| *share < 1.0) else { return };
+    for ages in rows.iter_mut().filter_map(|(_, s)| s.ages.as_mut()) {
+        ages.lifetimes[0] *= share;
+        ages.temporary_bytes *= share;
+        ages.temporary_variance *= share * share;
+    }
 }
 
 /// A resolver for all of an image's rows.
@@ -150,7 +173,6 @@ fn mapped(m: &MapSite) -> (u32, Sums) {
         total: m.total as f64,
         allocs: m.calls as f64,
         leaked: m.now,
-        ages: Some(Ages::default()),
         ..Sums::default()
     };
     (m.site, sums)
@@ -172,8 +194,29 @@ fn held((place, site, of): (Place, u32, crate::model::gpu::sites::GpuUse)) -> (u
         allocs: of.allocs as f64,
         leaked: of.now,
         leaked_blocks: of.blocks as f64,
-        ages: Some(Ages::default()),
         ..Sums::default()
     };
     (site, sums)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn temporary(estimates: &[f64], freed: Option<u64>) -> Vec<(f64, f64)> {
+        let ages = |n| Ages { lifetimes: [n, 7.0, 0.0, 0.0, 0.0], temporary_variance: 16.0, ..Ages::default() };
+        let row = |n: &f64| (Stack::default(), Sums { ages: Some(ages(*n)), ..Sums::default() });
+        let mut rows: Vec<(Stack, Sums)> = estimates.iter().map(row).collect();
+        within(&mut rows, freed);
+        assert!(rows.iter().all(|(_, s)| s.ages.is_some_and(|a| a.lifetimes[1] == 7.0)), "what lived longer is as it was");
+        rows.iter().map(|(_, s)| s.temporary()).collect()
+    }
+
+    #[test]
+    fn no_more_blocks_were_temporary_than_were_freed() {
+        assert_eq!(temporary(&[300.0, 100.0], Some(200)), [(150.0, 4.0), (50.0, 4.0)]);
+        assert_eq!(temporary(&[300.0, 100.0], Some(400)), [(300.0, 16.0), (100.0, 16.0)]);
+        assert_eq!(temporary(&[300.0], None), [(300.0, 16.0)]);
+        assert_eq!(temporary(&[0.0], Some(0)), [(0.0, 16.0)]);
+    }
 }

@@ -1,9 +1,9 @@
 //! `memshim analyze`: traces in, one screen (or JSON) out.
 
 use super::sites::Sites;
-use super::{bail_usage, exit, value};
+use super::{Usage, bail_usage, exit, value};
 use crate::analyze::report::{Report, Run};
-use crate::analyze::{self, Options, Units};
+use crate::analyze::{self, Options, Units, there};
 use crate::model::load::Progress;
 use crate::output::text::{self, Style};
 use crate::output::{json, screen};
@@ -71,11 +71,13 @@ pub struct Analyze {
 impl Analyze {
     pub fn execute(self) -> anyhow::Result<u8> {
         let mut options = Options { sizes: self.sizes.clone(), units: self.units.clone(), ..Options::default() };
-        self.sites.apply(&mut options)?;
+        self.sites.apply(self.json, &mut options)?;
+        self.sizes_are_shown()?;
         self.sites.apply_phase(&self.traces, self.pid, &mut options)?;
         let report = with_progress(&self.traces, |progress| analyze::analyze(&self.traces, &options, progress))?;
         is_there(&report, self.pid)?;
         let pid = self.sites.process_of_left(&report, self.pid)?;
+        let pid = self.sites.chosen.process_of_thread(&report, pid)?;
         let repeated = |r: &Run| r.phases.iter().any(|p| p.per_unit.is_some());
         if self.units.is_some() && !report.runs.iter().any(repeated) {
             eprintln!("memshim: --units: no phase was on three times or more, so nothing has a time for one");
@@ -96,22 +98,22 @@ impl Analyze {
     }
 }
 
+impl Analyze {
+    /// What they come to is in the JSON alone.
+    fn sizes_are_shown(&self) -> anyhow::Result<()> {
+        if !self.sizes.is_empty() && !self.json {
+            bail_usage!("--sizes: what blocks of these sizes come to is in the JSON (`heap.selected`); add --json");
+        }
+        Ok(())
+    }
+}
+
 /// Whether the process that is asked for, if one is, has a run.
 pub fn is_there(report: &Report, pid: Option<u32>) -> anyhow::Result<()> {
     if let Some(pid) = pid.filter(|&pid| report.runs.iter().all(|r| r.pid != pid)) {
-        let mut there: Vec<u32> = report.runs.iter().map(|r| r.pid).collect();
-        there.dedup();
-        bail_usage!("--pid {pid}: no such process in these traces; {}", which_there(&there));
+        return Err(Usage(there::no_process(pid, report.runs.iter().map(|r| r.pid))).into());
     }
     Ok(())
-}
-
-/// The processes that could be meant, the first few.
-fn which_there(pids: &[u32]) -> String {
-    let shown: Vec<String> = pids.iter().take(8).map(u32::to_string).collect();
-    let more = pids.len().saturating_sub(shown.len());
-    let more = if more > 0 { format!(" and {more} more (`runs[].pid` of --json)") } else { String::new() };
-    format!("there is {}{more}", shown.join(", "))
 }
 
 /// Runs `work` with a bar on stderr once it has taken a second, where stderr is a terminal.

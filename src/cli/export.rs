@@ -3,8 +3,8 @@
 use super::analyze::with_progress;
 use super::sites::{Chosen, MeasureFlag, Names};
 use super::{Usage, bail_usage, cause, exit, is_no_room};
-use crate::analyze::Options;
 use crate::analyze::profile::Profile;
+use crate::analyze::{Error, Options};
 use crate::output::export::{collapsed, flamegraph, pprof, speedscope};
 use clap::{Args, ValueEnum};
 use std::fs;
@@ -78,6 +78,11 @@ impl Export {
     pub fn execute(self) -> anyhow::Result<u8> {
         let mut options = Options::default();
         self.chosen.apply(&mut options)?;
+        self.chosen.tells(self.of, "--of")?;
+        let all_measures = matches!(self.to, Format::Pprof | Format::Speedscope);
+        if self.chosen.has_suppressions() && self.of != MeasureFlag::Leaked && !all_measures {
+            bail_usage!("--suppressions: known leaks are left out of what leaked, which is not shown; add --of leaked");
+        }
         self.names.apply(&mut options)?;
         self.chosen.apply_phase(&self.traces, self.pid, &mut options)?;
         if self.to == Format::Pprof && self.output.is_none() && io::stdout().is_terminal() {
@@ -86,7 +91,14 @@ impl Export {
         if let Some(path) = self.output.as_ref().filter(|path| is_trace(path)) {
             bail_usage!("-o {}: that is a trace, which would be lost: name another file", path.display());
         }
-        let profile = with_progress(&self.traces, |progress| Profile::read(&self.traces, &options, self.pid, progress))?;
+        let profile = with_progress(&self.traces, |progress| Profile::read(&self.traces, &options, self.pid, progress));
+        let profile = profile.map_err(|e| match e {
+            Error::NotThere(which) => Usage(which).into(),
+            other => anyhow::Error::new(other),
+        })?;
+        for problem in &profile.problems {
+            eprintln!("memshim: {}: {}", problem.what, problem.why);
+        }
         profile.must_tell(self.of.into())?;
         match &self.output {
             Some(path) => {

@@ -3,11 +3,11 @@
 use super::analyze::with_progress;
 use super::{Usage, bail_usage, value};
 use crate::analyze::left;
-use crate::analyze::report::{Phase, Report};
+use crate::analyze::report::{Phase, Report, Run};
 use crate::analyze::sources::Memory;
 use crate::analyze::suppressions::Suppressions;
 use crate::analyze::views::{By, Measure, Request};
-use crate::analyze::{self, Options};
+use crate::analyze::{self, Options, there};
 use crate::model::sites::Instant;
 use crate::symbols::Time;
 use clap::{Args, ValueEnum};
@@ -33,13 +33,13 @@ pub struct Sites {
     #[arg(long, requires = "phase")]
     left: bool,
 
-    /// What to sort by and take shares of
-    #[arg(long, value_enum, default_value = "peak", value_name = "MEASURE")]
-    sort: MeasureFlag,
+    /// With --sites, --by or --tree: what to sort by and take shares of [default: peak]
+    #[arg(long, value_enum, value_name = "MEASURE")]
+    sort: Option<MeasureFlag>,
 
-    /// Rows shown; of a tree its leaves
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value::rows)]
-    top: usize,
+    /// With --sites, --by or --tree: rows shown; of a tree its leaves [default: 20]
+    #[arg(long, value_name = "N", value_parser = value::rows)]
+    top: Option<usize>,
 
     #[command(flatten)]
     pub chosen: Chosen,
@@ -71,7 +71,7 @@ pub struct Chosen {
     #[arg(long, value_name = "TID")]
     thread: Option<u32>,
 
-    /// Show how the interpreter calls itself too: its own frames between and outside of Python's
+    /// Show how the interpreter calls itself too, in stacks: its own frames between and outside of Python's
     #[arg(long)]
     interpreter: bool,
 
@@ -98,7 +98,7 @@ pub struct Names {
     symbols_time: Duration,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ByFlag {
     Site,
     Function,
@@ -120,8 +120,9 @@ enum MemoryFlag {
     Gpu,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum MeasureFlag {
+    #[default]
     /// Bytes live at the heap's peak (or --at)
     Peak,
     /// Bytes live at the end
@@ -143,9 +144,13 @@ impl From<MeasureFlag> for Measure {
     }
 }
 
+/// Rows of a view unless --top says otherwise.
+const ROWS: usize = 20;
+
 impl Sites {
-    /// Puts what is asked for into the options.
-    pub fn apply(&self, options: &mut Options) -> anyhow::Result<()> {
+    /// Puts what is asked for into the options. `json`: it is the whole report that is shown, with all stacks.
+    pub fn apply(&self, json: bool, options: &mut Options) -> anyhow::Result<()> {
+        self.is_of_a_view(json)?;
         let by = match self.by {
             _ if self.tree => By::Tree,
             None | Some(ByFlag::Site) => By::Site,
@@ -154,15 +159,33 @@ impl Sites {
             Some(ByFlag::Module) => By::Module,
             Some(ByFlag::Thread) => By::Thread,
         };
-        if self.sites || self.tree || self.by.is_some() {
-            options.view = Some(Request { by, measure: self.sort.into(), top: self.top });
+        let measure = self.sort.unwrap_or_default();
+        if self.has_view() {
+            options.view = Some(Request { by, measure: measure.into(), top: self.top.unwrap_or(ROWS) });
         }
         self.chosen.apply(options)?;
+        self.chosen.tells(measure, "--sort")?;
+        if by == By::Thread && !self.chosen.tells_threads() {
+            bail_usage!("--by thread: {THREADS_TOLD}");
+        }
         if self.left && options.memory != Memory::Heap {
             bail_usage!("--left: of phases only blocks of the heap are known by who left them; leave --memory out");
         }
         options.left = self.chosen.phase.clone().filter(|_| self.left);
         self.names.apply(options)
+    }
+
+    fn has_view(&self) -> bool {
+        self.sites || self.tree || self.by.is_some()
+    }
+
+    /// An option about what a view shows would have no effect without one.
+    fn is_of_a_view(&self, json: bool) -> anyhow::Result<()> {
+        let of_view = [("--sort", self.sort.is_some()), ("--top", self.top.is_some()), ("--interpreter", self.chosen.interpreter && !json)];
+        match of_view.iter().find(|(_, given)| *given && !self.has_view()) {
+            Some((flag, _)) => bail_usage!("{flag}: the report shows no list of call sites; add --sites, --by VIEW or --tree"),
+            None => Ok(()),
+        }
     }
 
     /// Finds the phase that is asked for, where its time is what counts.
@@ -196,8 +219,8 @@ impl Chosen {
         if options.memory == Memory::Maps && self.at.is_some() {
             bail_usage!("--at: of maps only what was mapped at their peak is known; leave it out with --memory maps");
         }
-        if matches!(options.memory, Memory::Maps | Memory::Gpu) && self.thread.is_some() {
-            bail_usage!("--thread: threads are told apart with --memory heap and --memory python only");
+        if self.thread.is_some() && !self.tells_threads() {
+            bail_usage!("--thread: {THREADS_TOLD}");
         }
         options.interpreter = self.interpreter;
         options.filters.clone_from(&self.filter);
@@ -205,6 +228,43 @@ impl Chosen {
             options.suppressions = Suppressions::read(file).map_err(|e| Usage(format!("--suppressions {e}")))?;
         }
         Ok(())
+    }
+}
+
+const THREADS_TOLD: &str = "threads are told apart with --memory heap and --memory python only";
+
+impl Chosen {
+    /// Whether the memory is of blocks, whose threads and ages are known.
+    fn tells_threads(&self) -> bool {
+        matches!(self.memory, MemoryFlag::Heap | MemoryFlag::Python)
+    }
+
+    /// Whether a measure, asked for by `flag`, is known of the memory.
+    pub fn tells(&self, measure: MeasureFlag, flag: &str) -> anyhow::Result<()> {
+        if measure == MeasureFlag::Temporary && !self.tells_threads() {
+            bail_usage!("{flag} temporary: how long blocks live is known with --memory heap and --memory python only");
+        }
+        Ok(())
+    }
+
+    /// Whether known leaks are told.
+    pub fn has_suppressions(&self) -> bool {
+        self.suppressions.is_some()
+    }
+
+    /// The process that has the thread asked for, if one is asked for: of several the one in which it allocated most.
+    pub fn process_of_thread(&self, report: &Report, pid: Option<u32>) -> anyhow::Result<Option<u32>> {
+        let Some(tid) = self.thread else { return Ok(pid) };
+        let runs = || report.runs.iter().filter(|r| pid.is_none_or(|p| r.pid == p));
+        let of = |r: &Run| r.threads.iter().find(|t| t.tid == tid).map(|t| (t.bytes, r.pid));
+        if let Some((_, pid)) = runs().filter_map(of).max() {
+            return Ok(Some(pid));
+        }
+        // Of more threads than are listed it may be another.
+        if runs().any(|r| r.threads_total.is_some_and(|n| n > r.threads.len() as u64)) {
+            return Ok(pid);
+        }
+        Err(Usage(there::no_thread(tid, runs().flat_map(|r| &r.threads).map(|t| (t.tid, t.name.as_str())))).into())
     }
 }
 

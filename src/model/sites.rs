@@ -68,6 +68,8 @@ pub struct Held {
     pub then: Balance,
     /// Most bytes.
     pub peak: i64,
+    /// Of the estimate of `peak`; 0 where every block is an event.
+    pub peak_variance: f64,
     /// Instants that had come when it changed last.
     seen: u32,
     /// What [`Curve::mark`] was then.
@@ -392,7 +394,11 @@ impl SiteBook {
             && let Some(held) = self.held.get_mut(kinds.get(got).site as usize)
         {
             // Its time may be a little off, so that the ceiling is that of the look before: what is certain was live all the same.
-            held.peak = held.peak.max(held.now.bytes.min(self.ceilings.now.max(self.certain)));
+            let most = held.now.bytes.min(self.ceilings.now.max(self.certain));
+            if most > held.peak {
+                // Of what can have been at most so much, no more than that is wrong.
+                (held.peak, held.peak_variance) = (most, held.now.variance.min(most as f64 * most as f64));
+            }
         }
         sum
     }

@@ -57,16 +57,20 @@ pub struct Site {
     pub peak_bytes: Bytes,
     /// Its own peak is at most this much higher: several places in the code are this one line.
     pub peak_bound_bytes: Bytes,
+    /// Standard error of the own peak, where it is estimated from samples; else 0. The largest of many estimates is rather too high than too low.
+    pub peak_stderr_bytes: f64,
     pub total_bytes: Bytes,
     pub allocs: u64,
-    /// Freed before the same thread allocated anything else; `null` here and below: the trace does not tell how long its blocks lived.
+    /// Freed before the same thread allocated anything else, of sampled blocks no more than were freed in all; `null` here and below: it is not told
+    /// how long blocks lived, as of maps and of memory of GPUs.
     pub temporary_allocs: Option<u64>,
     /// Standard errors, where the figures are estimated from samples; else 0.
     pub temporary_stderr_allocs: Option<f64>,
     pub leaked_stderr_bytes: f64,
     pub temporary_bytes: Option<Bytes>,
     pub leaked_bytes: Bytes,
-    pub leaked_allocs: u64,
+    /// `null` of maps, as `live_at_peak_allocs` is: in how many pieces they are mapped is not known.
+    pub leaked_allocs: Option<u64>,
     /// Standard error of the live bytes at the peak (or at the instant asked for), where they are estimated from samples; else 0.
     pub stderr_bytes: f64,
     /// Of `total_bytes`.
@@ -89,9 +93,9 @@ pub struct SiteSums {
     pub recorded: String,
     /// Whose they are: `heap`, `python`, `maps`, `gpu`.
     pub memory: &'static str,
-    /// Why there is none of the memory asked for, where there is none.
+    /// Why there is none of what was asked for, where there is none.
     #[serde(skip)]
-    pub absent: &'static str,
+    pub absent: String,
     /// Sites in all; `sites` holds the largest.
     pub sites: u64,
     /// Owners in all; `owners` holds the largest.

@@ -208,3 +208,27 @@ fn levels_after_recording_was_lowered_are_no_peaks_and_old_blocks_no_leaks() {
     assert_eq!(of(|h| h.now.bytes), [0, 100, 300], "since");
     assert_eq!(of(|h| h.peak), [200, 100, 400], "their own peaks");
 }
+
+/// Blocks of 1000 bytes, one of which stands for as many as the sampler leaves out.
+#[test]
+fn an_estimated_peak_has_the_variance_of_what_was_held_then() {
+    let mut kinds = KindTable::new(&[], 1000);
+    assert!(kinds.define(1, 0, 1000, 0, memshim_format::record::SAMPLED as u32));
+    let base = kinds.id(1);
+    let id = kinds.at_site(base, 1);
+    let each = kinds.get(id).variance();
+    assert!(each > 0.0);
+    let peak = |most: i64| {
+        let mut book = SiteBook::new(0, Instant::Peak);
+        book.at_most(100, most);
+        // Two at once, then none, then one.
+        let (got, ended) = ([id, id, 0, 0, id], [0, 0, id, id, 0]);
+        let steps = Steps { requested: &[0; 5], got: &got, ended: &ended, t0: 1, t1: 9 };
+        book.play(&steps, &kinds, &Numbers { count: 2, by_thread: None }, false);
+        let end = book.finish(None);
+        (end.held[1].peak, end.held[1].peak_variance)
+    };
+    let both = 2 * kinds.get(id).heft;
+    assert_eq!(peak(i64::MAX), (both, 2.0 * each));
+    assert_eq!(peak(1200), (1200, f64::min(each, 1200.0 * 1200.0)), "more cannot have been live, nor more be wrong");
+}

@@ -1,5 +1,6 @@
 //! Who allocated: a short section of owners, and the pages of call sites.
 
+use super::memory::latest;
 use super::{Page, tree};
 use crate::analyze::heap;
 use crate::analyze::report::{Frame, Owner, Run, Site, SiteSums, View};
@@ -20,6 +21,10 @@ const FRAMES_SHOWN: usize = 24;
 pub fn owners(page: &mut Page, run: &Run) {
     let sums = &run.sites_total;
     if run.owners.is_empty() {
+        if !sums.absent.is_empty() {
+            page.warn("OWNERS", &sums.absent);
+            page.gap();
+        }
         return;
     }
     let all = sums.live_at_peak_bytes.0;
@@ -52,7 +57,7 @@ pub fn owners(page: &mut Page, run: &Run) {
         let one = |o: &&Owner| format!("{} by {}", estimated(o.leaked_bytes.0, o.leaked_stderr_bytes), name(&o.frame));
         let who: Vec<String> = leaks.iter().take(LEAKS_SHOWN).map(one).collect();
         let end = estimated(leaked.0, sums.unsuppressed_stderr_bytes);
-        page.say("", format!("live at the end {end}{}: {}", beside_heap(run, leaked.0), who.join(", ")));
+        page.say("", format!("live {} {end}{}: {}", latest(run), beside_heap(run, leaked.0), who.join(", ")));
     }
     shares(page, sums);
     problems(page, sums);
@@ -133,8 +138,8 @@ pub fn all(page: &mut Page, run: &Run) {
     if s.sites == 0 {
         let why = match &*s.recorded {
             "" | "off" => "no stacks were recorded (MEMSHIM_STACKS=off, or a trace of an earlier version)",
-            _ if !s.absent.is_empty() => s.absent,
-            _ => "no allocation is left by the filters, or none was recorded",
+            _ if !s.absent.is_empty() => &s.absent,
+            _ => "no allocation was recorded",
         };
         return page.warn("SITES", why);
     }
@@ -142,11 +147,12 @@ pub fn all(page: &mut Page, run: &Run) {
     page.say(
         "SITES",
         format!(
-            "{}{}; live at {}: {}; live at the end: {}; total: {}",
+            "{}{}; live at {}: {}; live {}: {}; total: {}",
             count(s.sites),
             memory(run),
             instant(run),
             estimated(s.live_at_peak_bytes.0, s.stderr_bytes),
+            latest(run).trim_end_matches(','),
             estimated(s.leaked_bytes.0, s.leaked_stderr_bytes),
             estimated(s.total_bytes.0, s.total_stderr_bytes)
         ),
@@ -170,7 +176,7 @@ pub fn all(page: &mut Page, run: &Run) {
 
 pub(super) fn what(view: &View, run: &Run) -> String {
     match view.measure {
-        "leaked" => "live at the end".into(),
+        "leaked" => format!("live {}", latest(run).trim_end_matches(',')),
         "temporary" => "temporary allocations".into(),
         "total" => "allocated in all".into(),
         _ => format!("live at {}", instant(run)),
@@ -255,7 +261,7 @@ fn sites(page: &mut Page, run: &Run, view: &View) {
     let top = if view.top == 0 { usize::MAX } else { view.top };
     let heap: Vec<&Site> = run.sites.iter().filter(|s| memory_of(s) == run.sites_total.memory).collect();
     for (i, s) in heap.iter().take(top).enumerate() {
-        figures(page, i + 1, s);
+        figures(page, run, i + 1, s);
         for (at, f) in s.frames.iter().take(FRAMES_SHOWN.max(s.owner.unwrap_or(0) + 1)).enumerate() {
             let mark = if s.owner == Some(at) { "→" } else { " " };
             let inlined = if f.inlined { " (inlined)" } else { "" };
@@ -295,27 +301,30 @@ fn memory_of(site: &Site) -> &'static str {
     }
 }
 
-fn figures(page: &mut Page, number: usize, s: &Site) {
+fn figures(page: &mut Page, run: &Run, number: usize, s: &Site) {
     let live = s.live_at_peak_bytes.or(s.live_at_bytes).unwrap_or_default();
-    let blocks = s.live_at_peak_allocs.or(s.live_at_allocs).filter(|_| memory_of(s) != "maps");
-    let blocks = blocks.map_or_else(String::new, |n| format!(" in {} blocks", count(n)));
+    let in_blocks = |n: Option<u64>, what: &str| n.map_or_else(String::new, |n| format!(" in {}{what}", count(n)));
+    let blocks = in_blocks(s.live_at_peak_allocs.or(s.live_at_allocs), " blocks");
     let temporary = s.temporary_allocs.map_or_else(String::new, |n| {
         format!(", {}{} temporary", count(n), spaced(plus_minus(s.temporary_stderr_allocs.unwrap_or(0.0), count)))
     });
+    let calls = if memory_of(s) == "maps" { "calls" } else { "allocations" };
     let bound = if s.peak_bound_bytes.0 > 0 { format!(" to {}", iec(s.peak_bytes.0 + s.peak_bound_bytes.0)) } else { String::new() };
+    let bound = bound + &spaced(plus_minus(s.peak_stderr_bytes, iec));
     let known = s.suppressed.as_ref().map(|p| format!(" (a known leak: {p})")).unwrap_or_default();
     page.say(
         &format!("{number}"),
         format!(
-            "{}live {}{}; own peak {}{bound}; total {} in {} allocations{temporary}; live at the end {} in {}{known}",
+            "{}live {}{}; own peak {}{bound}; total {} in {} {calls}{temporary}; live {} {}{}{known}",
             place(s),
             estimated(live.0, s.stderr_bytes),
             blocks,
             iec(s.peak_bytes.0),
             estimated(s.total_bytes.0, s.total_stderr_bytes),
             count(s.allocs),
+            latest(run),
             estimated(s.leaked_bytes.0, s.leaked_stderr_bytes),
-            count(s.leaked_allocs)
+            in_blocks(s.leaked_allocs, "")
         ),
     );
 }

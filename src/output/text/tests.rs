@@ -236,7 +236,7 @@ fn phases_that_repeat_have_a_table_and_what_stands_out_is_explained() {
         "kept since number 111: 888 KiB by keep",
         "`step` grows by 4.00 KiB of committed maps each time",
         "no leak, with 95 % confidence: `even` (0 B to 48 B each time)",
-        "but number 30 took 60.0 ms at 500 ms, without more time on a processor: it waited; it had minor faults 5 000 (usually 3) (1 more stands out",
+        "but number 30 took 60.0 ms at 500 ms; it waited 59.0 ms longer, and had minor faults 5 000 (usually 3) (1 more stands out",
     ] {
         assert!(words.contains(wanted), "{wanted}:\n{text}");
     }
@@ -275,4 +275,61 @@ fn arenas_of_python_are_said_where_they_are_a_part_of_the_memory() {
     let hint = "run again with --python-alloc";
     assert!(of(3, None).contains("3.00 MiB of the maps are arenas of its small objects") && of(3, None).contains(hint));
     assert!(!of(1, None).contains(hint) && !of(3, Some(7)).contains(hint), "little, or recorded");
+}
+
+fn listed(site: Site) -> String {
+    let memory = if site.kind == "heap" { "heap" } else { "maps" };
+    let view = View { total: Some(0), ..View::default() };
+    let sums = SiteSums { sites: 1, memory, instant: "the peak".into(), ..SiteSums::default() };
+    let run = Run { sites: vec![site], sites_total: sums.into(), sites_view: Some(view), ..run(7, 20) };
+    let style = Style { width: 100, unicode: true, pid: None, traces: vec![] };
+    render_sites(&Report { runs: vec![run], ..Report::default() }, &style).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn of_a_site_of_maps_nothing_is_said_of_blocks() {
+    let anon = Site { kind: "anon", live_at_peak_bytes: Some(Bytes(8192)), peak_bytes: Bytes(8192), allocs: 2, ..Site::default() };
+    let text = listed(anon);
+    assert!(text.contains("anon: live 8.00 KiB; own peak 8.00 KiB; total 0 B in 2 calls; live at the end 0 B"), "{text}");
+    assert!(!text.contains("in 0") && !text.contains("blocks") && !text.contains("temporary"), "{text}");
+}
+
+#[test]
+fn an_estimated_peak_of_a_site_has_its_error() {
+    let of = |peak_bound_bytes, peak_stderr_bytes| Site {
+        kind: "heap",
+        peak_bytes: Bytes(1 << 20),
+        peak_bound_bytes,
+        peak_stderr_bytes,
+        leaked_allocs: Some(0),
+        ..Site::default()
+    };
+    assert!(listed(of(Bytes(0), 2048.0)).contains("own peak 1.00 MiB ± 2.00 KiB; total"), "{}", listed(of(Bytes(0), 2048.0)));
+    assert!(listed(of(Bytes(1 << 20), 2048.0)).contains("own peak 1.00 MiB to 2.00 MiB ± 2.00 KiB; total"));
+    assert!(listed(of(Bytes(0), 0.0)).contains("own peak 1.00 MiB; total"), "it is exact");
+}
+
+#[test]
+fn each_figure_of_a_phase_has_its_bound_where_that_is_more_than_its_last_digits() {
+    let of = |bound: u64| Phase {
+        name: "solve".into(),
+        path: vec!["solve".into()],
+        source: "api",
+        count: 1,
+        heap_peak_bytes: Some(Bytes(3 << 20)),
+        heap_peak_bound_bytes: Some(Bytes(bound)),
+        heap_persistent_bytes: Some(-(1 << 20)),
+        heap_persistent_bound_bytes: Some(Bytes(2 * bound)),
+        heap_transient_bytes: Some(Bytes(2 << 20)),
+        heap_transient_bound_bytes: Some(Bytes(3 * bound)),
+        ..Phase::default()
+    };
+    let words = |phase: Phase| {
+        let report = Report { runs: vec![Run { phases: vec![phase], ..run(7, 20) }], ..Report::default() };
+        screen(&report, true).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let text = words(of(64 << 10));
+    assert!(text.contains("3.00 MiB ±64.0 KiB −1.00 MiB ±128 KiB 2.00 MiB ±192 KiB"), "{text}");
+    let text = words(of(1 << 10));
+    assert!(text.contains("3.00 MiB −1.00 MiB 2.00 MiB"), "{text}");
 }
