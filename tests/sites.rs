@@ -379,6 +379,7 @@ fn estimates_stand_for_what_was_not_sampled_and_say_how_far_off_they_can_be() {
     let owners = screen.lines().find(|l| l.contains("live at the end 2")).unwrap_or_else(|| panic!("{screen}"));
     assert_eq!(owners.matches(&about).count(), 2, "in all, and by the one that is sampled: {owners}");
     let page = memshim::output::text::render_sites(&report, &style);
+    let page = page.replace("\x1b[1m", "").replace("\x1b[0m", "").split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(page.matches(&about).count(), 7, "live, total and live at the end, of all and of the one, and the own peak of that: {page}");
 }
 

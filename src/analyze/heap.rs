@@ -188,7 +188,7 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
         (heap.leaked_allocs, heap.leaked_bytes) = (Some(heap.live_allocs), Some(heap.live_bytes));
     }
     heap.usable = Usable { live_bytes: heap.live_bytes, peak_bytes: heap.peak_bytes };
-    heap.temporary_estimated = temporary(image, &image.kinds, heap.frees);
+    heap.temporary_estimated = temporary(image, &image.kinds, bound_of_freed(image, heap.frees, image.totals.frees));
 }
 
 /// Blocks freed, by the counts, which have every call.
@@ -198,13 +198,19 @@ pub fn freed(image: &ImageEnd) -> u64 {
     counts.lanes.values().map(|l| l.frees).sum::<u64>().max(called.saturating_add_signed(counts.blocks.saturating_neg()))
 }
 
-/// How many allocations were temporary, by the samples: of `freed` blocks no more. After recording was lowered nobody knows.
-pub fn temporary(image: &ImageEnd, kinds: &KindTable, freed: u64) -> Option<Estimated> {
+/// What the counts say was freed, where they have every call: the trace has its end, and no fewer than are events.
+pub fn bound_of_freed(image: &ImageEnd, counted: u64, events: u64) -> Option<u64> {
+    let whole = image.seen.end.is_some() || image.seen.recovered;
+    (whole && counted >= events).then_some(counted)
+}
+
+/// How many allocations were temporary, by the samples: of `freed` blocks, where that is known, no more. After recording was lowered nobody knows.
+pub fn temporary(image: &ImageEnd, kinds: &KindTable, freed: Option<u64>) -> Option<Estimated> {
     if !image.header.ages || !image.seen.lowered.is_empty() {
         return None;
     }
     let (allocs, variance) = kinds.used().map(Kind::temporary).fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
-    let share = if allocs > freed as f64 { freed as f64 / allocs } else { 1.0 };
+    let share = freed.filter(|n| allocs > *n as f64).map_or(1.0, |n| n as f64 / allocs);
     Some(Estimated { allocs: allocs * share, allocs_stderr: f64::max(variance, 0.0).sqrt() * share })
 }
 

@@ -72,7 +72,7 @@ fn fast(image: &ImageEnd, p: &PythonEnd, of: &mut Python) {
     of.allocs = Some(counts.lanes.values().map(|l| l.allocs).sum());
     of.frees = Some(counts.lanes.values().map(|l| l.frees).sum());
     of.live_allocs = Some(counts.blocks.max(0) as u64);
-    of.temporary_estimated = heap::temporary(image, &p.kinds, of.frees.unwrap_or(u64::MAX));
+    of.temporary_estimated = heap::temporary(image, &p.kinds, heap::bound_of_freed(image, of.frees.unwrap_or(0), p.totals.frees));
     if p.sizeless {
         return;
     }

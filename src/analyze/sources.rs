@@ -96,8 +96,11 @@ pub fn rows(image: &ImageEnd, memory: Memory, resolver: &mut Resolver, table: &m
 /// Blocks of a memory that were freed, where samples are recorded and that is counted.
 fn freed(image: &ImageEnd, memory: Memory) -> Option<u64> {
     match memory {
-        Memory::Heap if image.header.mode != "full" => Some(heap::freed(image)),
-        Memory::Python => image.python.as_ref().filter(|p| !p.full).map(|p| p.counts.lanes.values().map(|l| l.frees).sum()),
+        Memory::Heap if image.header.mode != "full" => heap::bound_of_freed(image, heap::freed(image), image.totals.frees),
+        Memory::Python => {
+            let p = image.python.as_ref().filter(|p| !p.full)?;
+            heap::bound_of_freed(image, p.counts.lanes.values().map(|l| l.frees).sum(), p.totals.frees)
+        }
         _ => None,
     }
 }
