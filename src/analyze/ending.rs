@@ -33,10 +33,9 @@ pub fn ending(header: &Header, seen: &Ended, next_image: bool) -> End {
     End { kind: EndKind::Killed, unseen: seen.lowered.iter().any(|l| l.errno.is_some()), ..End::default() }
 }
 
-/// Whether the trace lacks its end: no end line, and no spool that had the rest.
+/// Whether the trace lacks its end: no end line, no spool that had the rest, and no `memshim run` that saw the end and put the rest into the trace.
 pub fn is_missing(seen: &Ended, end: &End) -> bool {
-    let goes_on = matches!(end.kind, EndKind::Running | EndKind::Exec);
-    seen.end.is_none() && !seen.recovered && !goes_on
+    end.kind == EndKind::Killed && seen.end.is_none() && !seen.recovered
 }
 
 fn outside_status(status: &Value) -> Option<End> {

@@ -1,6 +1,6 @@
 //! What is not in the numbers, and why: every count of something dropped, torn or not understood becomes a line here.
 
-use super::report::{End, EndKind, Events, Missing, Mode};
+use super::report::{End, Events, Missing, Mode};
 use super::{ending, heap};
 use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
@@ -71,11 +71,9 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
     if seen.running {
         add("the latest events", 1, "the process is running: they are in its memory and come with its next batch");
     }
-    // How many calls are missing of what could not be written is said by itself.
-    if ending::is_missing(seen, end) && (end.kind == EndKind::Killed || heap::unwritten(image).is_none()) {
+    if ending::is_missing(seen, end) {
         let private = seen.notes.iter().find_map(|n| n.strip_prefix("spool private: "));
         let why = match private.filter(|_| heap::unwritten(image).is_none()) {
-            Some(rest) if end.kind == EndKind::Exited => format!("it ended without a word, and its shared memory was private: {rest}"),
             Some(rest) => format!("killed, and its shared memory was private: {rest}"),
             None if end.unseen => "recording had ended before: it may have ended in order".to_string(),
             None => "the trace was cut, or the process was killed and its spool is not beside the trace".to_string(),

@@ -87,7 +87,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         start: rfc3339(h.wall_ns),
         start_unix_s: h.wall_ns as f64 / 1e9,
         wall_s,
-        known_until_s: is_missing(seen, &end).then(|| seen.inside_t.unwrap_or(seen.last_t).seconds_since(Nanos(h.mono_ns))),
+        known_until_s: is_missing(seen, &end).then_some(wall_s),
         cpu_s: cpu::seconds(&image),
         cpu_lower_bound: end.kind == EndKind::Running || cpu::is_lower_bound(&image),
         allocator: h.allocator.0.clone(),

@@ -24,8 +24,6 @@ pub struct Ended {
     pub lost: BTreeMap<String, u64>,
     pub first_t: Option<Nanos>,
     pub last_t: Nanos,
-    /// The last that was told from inside, where somebody outside saw it end after that.
-    pub inside_t: Option<Nanos>,
     pub rss_peak: Option<Rss>,
     /// Its live heap, what was inherited included, where the snapshot said.
     pub rss_peak_heap: Option<Bytes>,
