@@ -23,7 +23,7 @@ use crate::callers::{self, Walker};
 use crate::phases::symbol::Track;
 use crate::{spool, sys, tls};
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*, fence};
-use memshim_format::record::{op, start};
+use memshim_format::record::{Loss, op, start};
 use memshim_format::spool::{LANES_MAX, Lane};
 
 /// What the quick calls of a thread need (see [`quick`]), in the first cache line; in the second what others do. None beside them, since
@@ -101,6 +101,30 @@ macro_rules! add {
     };
 }
 use add;
+
+/// A record of the thread's has no room: what of the program's is lost with it.
+///
+/// # Safety
+/// The lane is this thread's.
+#[cold]
+#[inline(never)]
+unsafe fn lose(lane: *mut Lane, what: Loss) {
+    // SAFETY: the caller's lane.
+    unsafe {
+        match what {
+            Loss::Call => {
+                (*lane).lost.fetch_add(1, Relaxed);
+                if spool::is_full() {
+                    (*lane).lost_by_disk.fetch_add(1, Relaxed);
+                }
+            }
+            Loss::Half => _ = (*lane).halves_lost.fetch_add(1, Relaxed),
+            Loss::End => _ = (*lane).broken.fetch_add(1, Relaxed),
+            Loss::Row => _ = (*lane).rows_lost.fetch_add(1, Relaxed),
+            Loss::Nothing => {}
+        }
+    }
+}
 
 /// The thread's [`Hot`] when it records, else null. The only test on the fast path.
 #[inline(always)]

@@ -198,6 +198,7 @@ pub fn back(off: usize, len: usize) -> bool {
                 sys::swallow(libc::SIGXFSZ);
                 REFUSED_AT.store(sys::now(), Relaxed);
                 REFUSED.store(len as u64, Relaxed);
+                (*header()).refused.store(-r as u32, Relaxed);
                 return false;
             }
             if len as u64 >= REFUSED.load(Relaxed) {
@@ -212,7 +213,7 @@ pub fn back(off: usize, len: usize) -> bool {
 }
 
 /// Whether the disk had no room when it was last asked.
-fn is_full() -> bool {
+pub fn is_full() -> bool {
     REFUSED.load(Relaxed) != u64::MAX
 }
 
@@ -277,6 +278,12 @@ pub fn is_python(i: u32) -> bool {
 /// The lane that threads without one share (see [`crate::crowd`]).
 pub fn crowd() -> Option<u32> {
     CROWD.load(Acquire).checked_sub(1)
+}
+
+/// What is said of the threads that share lane `i`.
+pub fn crowded(i: u32) -> &'static str {
+    // SAFETY: the header is there once there are lanes.
+    memshim_format::spool::crowded(i, unsafe { (*header()).refused.load(Relaxed) })
 }
 
 /// A forked child has none.

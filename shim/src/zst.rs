@@ -11,6 +11,8 @@ use zstd_sys as zstd;
 
 /// First bytes of a zstd frame.
 pub const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// What a frame that [`raw`] made begins with: one segment, its size in four bytes, no checksum.
+pub const RAW_BEGIN: [u8; 5] = [0x28, 0xb5, 0x2f, 0xfd, 0xa0];
 /// Bytes before the text of a frame that [`raw`] made.
 pub const RAW_HEAD: usize = 4 + 1 + 4 + 3;
 /// Text in a frame before it is ended.
@@ -112,8 +114,7 @@ pub fn raw(text: &[u8], mut write: impl FnMut(&[u8]) -> bool) -> bool {
         let mut head = [0u8; RAW_HEAD];
         let mut t = Text::over(&mut head);
         if first {
-            // One segment, its size in four bytes, no checksum.
-            t.bytes(&MAGIC).bytes(&[0xa0]).bytes(&(text.len() as u32).to_le_bytes());
+            t.bytes(&RAW_BEGIN).bytes(&(text.len() as u32).to_le_bytes());
             first = false;
         }
         let block = ((chunk.len() as u32) << 3 | next.is_none() as u32).to_le_bytes();

@@ -17,8 +17,11 @@ pub fn events(image: &ImageEnd, mode: Mode) -> Events {
     let rest = counted(image).saturating_sub(single).saturating_sub(under_way(image, mode));
     let (recorded, lost) = match mode {
         Mode::Full if image.seen.running => (single, declared.min(rest)),
-        // What is said to be lost is lost as a call, also where a part of it is an event: of a realloc the old block's end.
-        Mode::Full => (single.saturating_sub(declared.saturating_sub(rest)), rest.max(declared)),
+        // What is said to be lost is lost as a call, also where a part of it is an event: of a realloc the old block's end. No more is lost than was counted.
+        Mode::Full => {
+            let declared = declared.min(single.saturating_add(rest));
+            (single.saturating_sub(declared.saturating_sub(rest)), rest.max(declared))
+        }
         // What a trace that could not be written does not hold was to be in it.
         _ if image.seen.full_before && unwritten(image).is_some() => (single, rest),
         _ => (single + rest.saturating_sub(declared), declared.min(rest)),

@@ -5,6 +5,7 @@ use super::{ending, heap};
 use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
 use crate::model::units::Nanos;
+use memshim_format::spool::NO_BLOCK;
 
 const BROKEN: &str = "a signal's handler jumped out while they were written, they can't be read, or their block had no room again";
 
@@ -27,7 +28,10 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
     let unsaid = if mode == Mode::Full && !seen.running { events.lost.saturating_sub(declared) } else { 0 };
     let of_calls = if mode == Mode::Full { broken.min(unsaid) } else { broken };
     let told: u64 = seen.lost.values().sum();
-    add("events", image.counts.lost.saturating_sub(told), "no room was left for them in a ring or in the table of live blocks");
+    add("events", image.counts.lost.min(events.counted).saturating_sub(told), NO_BLOCK);
+    for ((what, why), n) in &seen.lost_others {
+        add(what, *n, why);
+    }
     add("events", of_calls, BROKEN);
     add("records", broken - of_calls, BROKEN);
     add("records of Python's blocks", image.python.as_ref().map_or(0, |p| p.counts.broken), BROKEN);

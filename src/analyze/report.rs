@@ -60,6 +60,9 @@ pub struct Run {
     /// Why from some instant on less was recorded.
     #[serde(skip)]
     pub lowered: Option<Lowered>,
+    /// Events are lost because the disk had no room to record them.
+    #[serde(skip)]
+    pub lacked_disk: bool,
     /// How many images of this process came before.
     pub exec: u32,
     /// Wall-clock start, RFC 3339, UTC.

@@ -321,17 +321,20 @@ fn summary(o: &Outcome) -> String {
     let mut text = String::new();
     let mut say = |line: String| text.push_str(&format!("memshim: {line}\n"));
     let limit = o.limit.map(|l| format!(" (limit {})", iec(l))).unwrap_or_default();
-    // A rise just before the end falls between two looks; the kernel's own figure bounds it.
-    // With children that bound is theirs: they are named where one had more.
+    // Children are looked at from outside alone: they are named where one had more.
     let child = o.children_hwm.filter(|&c| o.hwm.is_some_and(|own| c > own));
-    match (o.hwm, o.at_most) {
-        (Some(seen), _) if child.is_some() => {
-            say(format!("peak resident {}{limit}, of a process it started {}", iec(seen), iec(child.unwrap_or(0))))
+    // Of a program that did not say it itself, a rise just before the end falls between two looks; the kernel's own figure bounds it.
+    let bound = o.at_most.filter(|&bound| child.is_none() && o.hwm.is_none_or(|seen| iec(bound) != iec(seen) && bound > seen));
+    match (o.hwm, bound) {
+        (Some(own), _) if o.is_exact && child.is_none() => say(format!("peak resident {}{limit}", iec(own))),
+        (Some(own), _) if child.is_some() => {
+            let own = if o.is_exact { iec(own) } else { format!("at least {}", iec(own)) };
+            say(format!("peak resident {own}{limit}, of a process it started at least {}", iec(child.unwrap_or(0))))
         }
-        (Some(seen), Some(bound)) if bound > seen + seen / 20 => {
-            say(format!("peak resident between {} and {}{limit}", iec(seen), iec(bound)))
-        }
-        (Some(seen), _) => say(format!("peak resident {}{limit}, seen from outside", iec(seen))),
+        (Some(seen), Some(bound)) => say(format!("peak resident between {} and {}{limit}", iec(seen), iec(bound))),
+        // The kernel's figure says the same.
+        (Some(seen), None) if o.at_most.is_some() => say(format!("peak resident {}{limit}", iec(seen))),
+        (Some(seen), None) => say(format!("peak resident at least {}{limit}, seen from outside", iec(seen))),
         (None, Some(bound)) => say(format!("peak resident {} at most{limit}", iec(bound))),
         (None, None) => {}
     }

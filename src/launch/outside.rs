@@ -81,21 +81,66 @@ fn first_line(trace: &Path, flags: i32) -> Option<Value> {
     serde_json::from_slice(&first).ok().filter(|v: &Value| v["type"] == "header")
 }
 
-/// Heap calls of its last program that a trace has no events of, and all that there were: by its last word, where it has one and is not
-/// compressed.
-pub fn missing(trace: &Path) -> Option<(u64, u64)> {
-    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(trace).ok()?;
-    let len = file.metadata().ok().filter(|m| m.is_file())?.len();
-    file.seek(SeekFrom::Start(len.saturating_sub(LAST_WORD))).ok()?;
-    let mut last = Vec::new();
-    file.take(LAST_WORD).read_to_end(&mut last).ok()?;
-    let mut lines = last.rsplit(|b| *b == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    let end = lines.find(|line| line["type"] == "end")?;
-    Some((end["lost"].as_u64()?, end["counted"].as_u64()?))
+/// What a trace says at its end of its last program.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct LastWords {
+    /// Heap calls that the trace has no events of, and all that there were.
+    pub missing: Option<(u64, u64)>,
+    /// Its high-water mark, and whether no program of this process before it had more.
+    pub hwm: Option<(u64, bool)>,
 }
 
-/// The last line of a program, and what may stand after it.
-const LAST_WORD: u64 = 64 << 10;
+/// The last words of a trace; none of one that ended without them, or behind which other processes have written.
+pub fn last_words(trace: &Path) -> LastWords {
+    last_bytes(trace).map_or(LastWords::default(), |(last, is_whole)| words_of(&last, is_whole))
+}
+
+/// The end of a file, and whether it is all of it.
+fn last_bytes(trace: &Path) -> Option<(Vec<u8>, bool)> {
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(trace).ok()?;
+    let len = file.metadata().ok().filter(|m| m.is_file())?.len();
+    file.seek(SeekFrom::Start(len.saturating_sub(LAST_WORDS))).ok()?;
+    let mut last = Vec::new();
+    file.take(LAST_WORDS).read_to_end(&mut last).ok()?;
+    Some((last, len <= LAST_WORDS))
+}
+
+fn words_of(last: &[u8], is_whole: bool) -> LastWords {
+    // In a compressed trace the last lines are in frames that are not: what is before them in the same line is none of theirs.
+    let lines = last.split(|b| *b == b'\n').filter_map(|line| {
+        let at = line.windows(TYPE.len()).position(|w| w == TYPE)?;
+        serde_json::from_slice::<Value>(&line[at..]).ok()
+    });
+    let (mut missing, mut at_end, mut highest, mut images, mut ended) = (None, None, None, 0, 0);
+    for line in lines {
+        match line["type"].as_str() {
+            Some("process") => return LastWords::default(),
+            Some("header") => {
+                images += 1;
+                (missing, at_end) = (None, None);
+            }
+            Some("snap") if line["why"] == "exit" || line["why"] == "exec" => {
+                let hwm = line["hwm"].as_u64();
+                ended += hwm.is_some() as u64;
+                highest = highest.max(hwm);
+                at_end = if line["why"] == "exit" { hwm.map(|hwm| (hwm, line["self"]["maxrss"].as_u64())) } else { None };
+            }
+            Some("end") => missing = line["lost"].as_u64().zip(line["counted"].as_u64()),
+            _ => {}
+        }
+    }
+    // The kernel's figure of the process covers all its programs, and ours before the first of them.
+    let hwm = at_end.zip(highest).map(|((own, of_process), highest)| {
+        let is_all = of_process.is_some_and(|all| all <= own) || is_whole && images > 0 && images == ended;
+        (highest, is_all)
+    });
+    LastWords { missing, hwm }
+}
+
+/// How a line begins.
+const TYPE: &[u8] = br#"{"type":""#;
+/// The last lines of a program, and what may stand after them.
+const LAST_WORDS: u64 = 64 << 10;
 
 /// Whether this is the trace of the process `pid` that started at `start_ticks` (when known).
 pub fn is_of(header: &Value, pid: i32, start_ticks: Option<u64>) -> bool {
@@ -173,5 +218,28 @@ mod tests {
         std::os::unix::fs::symlink(&real, &link).unwrap();
         assert!(header(&link).is_none());
         assert!(append(&link, &json!({})).is_err());
+    }
+
+    #[test]
+    fn the_high_water_mark_of_a_trace_is_exact_where_no_program_before_can_have_had_more() {
+        let header = r#"{"type":"header","pid":7}"#;
+        let snap =
+            |why: &str, hwm: u64, maxrss: u64| format!(r#"{{"type":"snap","why":"{why}","hwm":{hwm},"self":{{"maxrss":{maxrss}}}}}"#);
+        let end = r#"{"type":"end","counted":9,"lost":2}"#;
+        let of = |lines: &[&str], is_whole| words_of((lines.join("\n") + "\n").as_bytes(), is_whole);
+        let (first, last) = (snap("exec", 40, 40), snap("exit", 30, 40));
+        // All of the trace is there: the larger one of two programs.
+        let both = of(&[header, &first, header, &last, end], true);
+        assert_eq!(both, LastWords { missing: Some((2, 9)), hwm: Some((40, true)) });
+        // Its beginning is not, and the kernel counted more before, or did not.
+        assert_eq!(of(&["torn", &last, end], false).hwm, Some((30, false)));
+        assert_eq!(of(&["torn", &snap("exit", 41, 40), end], false).hwm, Some((41, true)));
+        // Killed: what the program before had is no word of this one's.
+        assert_eq!(of(&[header, &first, header], true), LastWords::default());
+        // Of a compressed trace: the head of a frame before its line.
+        let packed = [&[0x28, 0xb5, 0x2f, 0xfd, 0xa0, 1, 0, 0, 0, 9, 0, 0][..], last.as_bytes()].concat();
+        assert_eq!(words_of(&packed, false).hwm, Some((30, false)));
+        // Another process writes into the same file.
+        assert_eq!(of(&[header, &last, end, r#"{"type":"process","pid":8}"#, end], true), LastWords::default());
     }
 }

@@ -45,8 +45,10 @@ pub struct Plan {
 #[derive(Debug)]
 pub struct Outcome {
     pub ended: Ended,
-    /// Largest VmHWM seen of the target itself.
+    /// Largest VmHWM of the target itself: what it said itself at its end, or what was seen.
     pub hwm: Option<u64>,
+    /// It had no more at any time.
+    pub is_exact: bool,
     /// No process of it had more at once (`ru_maxrss`: includes what it waited for, and us between fork and exec).
     pub at_most: Option<u64>,
     /// Largest VmHWM seen of a process that it started.
@@ -169,7 +171,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
             eprintln!("memshim: cannot note the files beside {}: {e}", first.display());
         }
     }
-    let missing = trace.as_deref().and_then(outside::missing);
+    let words = trace.as_deref().map(outside::last_words).unwrap_or_default();
     let trouble = trace.as_deref().and_then(|t| finish(t, &line).err()).map(|e| e.to_string());
     let trace = trace.map(|t| shortest(&t)).ok_or_else(|| why_no_trace(plan, &env));
     let kills = |r: &Reading| r.oom_kills.unwrap_or(0);
@@ -177,12 +179,13 @@ pub fn run(plan: &Plan) -> Result<Outcome, StartError> {
     let at_most = line["rusage"]["maxrss"].as_u64();
     Ok(Outcome {
         ended,
-        hwm,
+        hwm: hwm.max(words.hwm.map(|(hwm, _)| hwm)),
+        is_exact: words.hwm.is_some_and(|(own, is_all)| is_all && hwm.is_none_or(|seen| seen <= own)),
         at_most,
         children_hwm: below.hwm(),
         trace,
         trouble,
-        missing,
+        missing: words.missing,
         oom_kills: kills(&after).saturating_sub(kills(&before)),
         limit: after.limit.map(|l| l.0),
     })

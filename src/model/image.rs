@@ -208,7 +208,10 @@ impl Image {
             Line::Snap(snap) => self.read_snapshot(snap),
             Line::Child(child) => self.read_child(child),
             Line::Lost(lost) => {
-                let n = self.end.lost.entry(lost.why.0).or_default();
+                let n = match lost.what {
+                    Some(what) => self.end.lost_others.entry((what.0, lost.why.0)).or_default(),
+                    None => self.end.lost.entry(lost.why.0).or_default(),
+                };
                 *n = n.saturating_add(lost.n).min(1 << 48);
             }
             Line::Note(what) => {

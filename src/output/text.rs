@@ -250,6 +250,10 @@ fn next_command(report: &Report, shown: Option<&Run>, traces: &[PathBuf]) -> Str
             };
             format!("memshim run {how} --mode full -- {}    ({why})", command(&run.command))
         }
+        Some(run) if run.lacked_disk => {
+            let mode = if run.mode == Mode::Full { "--mode full " } else { "" };
+            format!("memshim run -o TRACE {mode}-- {}    (TRACE where there is room for it)", command(&run.command))
+        }
         Some(run) if run.events.lost > 0 || run.mode == Mode::Fast && run.heap.peak_bound_bytes.is_some_and(|b| matters(b.0, run)) => {
             format!("memshim run --mode full -- {}    (exact peaks)", command(&run.command))
         }

@@ -283,6 +283,8 @@ pub struct Lost {
     #[serde(default)]
     pub lane: u32,
     pub n: u64,
+    /// What they are, where they are no heap calls.
+    pub what: Option<Text>,
     #[serde(default)]
     pub why: Text,
 }

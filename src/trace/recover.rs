@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use memshim_format::live::Entry;
 use memshim_format::record::{self, op};
-use memshim_format::spool::{ADDR_MASK, crowded};
+use memshim_format::spool::{ADDR_MASK, NO_BLOCK, ROWS, crowded, no_room};
 
 use super::callers;
 use super::column::push_v93;
@@ -100,13 +100,14 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
     }
     if let Some(w) = work.iter().find(|w| Some(w.number) == spool.crowd) {
         let (n, calls) = (w.lane.lost, w.lane.counts.iter().fold(0u64, |sum, c| sum.saturating_add(c[0])));
-        let why = crowded(w.number);
+        let why = crowded(w.number, spool.refused);
         push_line(&mut lines, format_args!(r#"{{"type":"lost","t":{end},"lane":{},"n":{n},"why":"{why}"}}"#, w.number));
         if calls > 0 {
             let what = format!("{why}: {calls} calls are in the totals only");
             push_line(&mut lines, format_args!(r#"{{"type":"note","t":{end},"what":"{what}"}}"#));
         }
     }
+    push_without_room(&spool, &work, end, &mut lines);
     if let Some((how, code, t)) = spool.end {
         let code = code.map_or("null".to_owned(), |c| c.to_string());
         push_line(&mut lines, format_args!(r#"{{"type":"end","t":{t},"how":"{how}","code":{code}}}"#));
@@ -312,6 +313,20 @@ fn describe_phase(r: &Record, w: &Work, group: u64, out: &mut Vec<u8>) -> u64 {
     );
     push_line(out, row);
     t
+}
+
+/// Which losses are of a disk that had no room, and how many records of no heap call had none.
+fn push_without_room(spool: &Spool, work: &[Work], t: u64, out: &mut Vec<u8>) {
+    let lanes = || work.iter().filter(|w| !w.lane.python && Some(w.number) != spool.crowd).map(|w| &w.lane);
+    let why = if spool.refused == 0 { NO_BLOCK } else { no_room(spool.refused) };
+    let n = lanes().fold(0u64, |sum, l| sum.saturating_add(l.lost_by_disk));
+    if n > 0 {
+        push_line(out, format_args!(r#"{{"type":"lost","t":{t},"n":{n},"why":"{why}"}}"#));
+    }
+    let n = lanes().fold(0u64, |sum, l| sum.saturating_add(l.rows_lost));
+    if n > 0 {
+        push_line(out, format_args!(r#"{{"type":"lost","t":{t},"n":{n},"what":"{ROWS}","why":"{why}"}}"#));
+    }
 }
 
 /// The exact counts at the end: those of the lanes, Python's or the others.

@@ -60,6 +60,8 @@ pub struct Spool {
     pub killed: Vec<Killed>,
     /// The lane of threads for which there was no other.
     pub crowd: Option<u32>,
+    /// errno by which the file could not grow, 0 it always could.
+    pub refused: u32,
     /// When that was.
     pub trouble_ns: u64,
     /// Every event before is in the trace.
@@ -80,6 +82,10 @@ pub struct Lane {
     pub hi_blocks: i64,
     pub failed: u64,
     pub lost: u64,
+    /// Of them, those that the disk had no room for.
+    pub lost_by_disk: u64,
+    /// Records of no heap call that had no room.
+    pub rows_lost: u64,
     pub broken: u32,
     pub tid: u32,
     /// Its blocks are those of Python's allocators.
@@ -177,6 +183,7 @@ impl Spool {
             trouble_ns: h.u64(offset_of!(Header, trouble_ns)),
             whole_ns: h.u64(offset_of!(Header, whole_ns)),
             crowd: h.u32(offset_of!(Header, crowd)).checked_sub(1),
+            refused: h.u32(offset_of!(Header, refused)),
             end: end_of(&h),
             side: read_at(&file, layout::SIDE_OFF as u64, h.u64(offset_of!(Header, side_len)).min(layout::SIDE_CAP as u64) as usize)?,
             blocks: read_at(&file, layout::BLOCKS_OFF as u64, blocks * layout::BLOCK)?,
@@ -207,6 +214,8 @@ impl Spool {
             hi_blocks: f.i64(offset_of!(L, hi_blocks)),
             failed: f.u64(offset_of!(L, failed)),
             lost: f.u64(offset_of!(L, lost)),
+            lost_by_disk: f.u64(offset_of!(L, lost_by_disk)),
+            rows_lost: f.u64(offset_of!(L, rows_lost)),
             broken: f.u32(offset_of!(L, broken)),
             tid: f.u32(offset_of!(L, tid)),
             python: f.u32(offset_of!(L, python)) != 0,

@@ -215,9 +215,30 @@ pub const fn allocs_of_count(low: u64, before: u64) -> u64 {
     if more > super::spool::ADDR_MASK / 2 { before } else { before.wrapping_add(more) }
 }
 
-/// Whether a record is about stacks, time or counts: no event of the program's, so none is lost where it does not fit.
-pub const fn is_no_event(w: u64) -> bool {
-    matches!(op_of(w), op::NODE..=op::TEXT | op::STAMP | op::STAMPED | op::COUNT)
+/// What is lost where a record does not fit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// Nothing of the program's: it is about stacks, time or counts.
+    Nothing,
+    /// A counted call.
+    Call,
+    /// Half of a counted call, which counts with the other half.
+    Half,
+    /// That the block of a half before stays: whether that was in the ring nobody knows.
+    End,
+    /// What is no heap call.
+    Row,
+}
+
+/// See [`Loss`].
+pub const fn loss(w: u64) -> Loss {
+    match op_of(w) {
+        op::NODE..=op::TEXT | op::STAMP | op::STAMPED | op::COUNT => Loss::Nothing,
+        op::ALLOC..=op::FREE | op::REALLOC_DONE => Loss::Call,
+        op::REALLOC_FREE => Loss::Half,
+        op::UNFREE => Loss::End,
+        _ => Loss::Row,
+    }
 }
 
 /// The second word of a CODE record: first line of the code, bytes of its two texts.
@@ -380,6 +401,6 @@ mod tests {
             assert_eq!(said(allocs, before), allocs);
         }
         assert_eq!([said(99, 100), said(1 << 44, (1 << 44) + 2)], [100, (1 << 44) + 2], "told by a handler meanwhile");
-        assert!(is_no_event(count(u64::MAX)) && words(count(u64::MAX)) == 1);
+        assert!(loss(count(u64::MAX)) == Loss::Nothing && words(count(u64::MAX)) == 1);
     }
 }

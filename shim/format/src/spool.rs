@@ -45,14 +45,43 @@ pub const LANES_OFF: usize = 14 << 20;
 /// Lanes at most; the last is shared by threads for which there is no other.
 pub const LANES_MAX: usize = 2048;
 /// What is said of threads that share a lane, by its number: there is no other for them, or no room for one.
-pub const fn crowded(lane: u32) -> &'static str {
+/// `refused`: [`Header::refused`].
+pub const fn crowded(lane: u32, refused: u32) -> &'static str {
     if lane as usize + 1 >= LANES_MAX {
         "more threads ran at once than the 2,047 whose calls can be recorded one by one; let fewer run at once"
+    } else if refused == EDQUOT {
+        "there was no room to record the calls of a further thread, on the disk of the trace (disk quota exceeded); make room, or set MEMSHIM_OUT to a path \
+         on another disk"
+    } else if refused != 0 {
+        "there was no room to record the calls of a further thread, on the disk of the trace (no space left on the device); make room, or set MEMSHIM_OUT to \
+         a path on another disk"
     } else {
         "there was no room to record the calls of a further thread, on the disk of the trace or in the address space that is allowed (ulimit -v); make room, or set \
          MEMSHIM_OUT to a path on another disk"
     }
 }
+const EDQUOT: u32 = 122;
+const EFBIG: u32 = 27;
+
+/// What is said of calls that are lost because the file of the spool could not grow, by the error number of that.
+pub const fn no_room(refused: u32) -> &'static str {
+    match refused {
+        EDQUOT => {
+            "the disk quota left no room for the memory that recording takes beside the trace; make room, or set MEMSHIM_OUT to a path on another disk"
+        }
+        EFBIG => "the limit on the size of files left no room for the memory that recording takes beside the trace; raise it (ulimit -f)",
+        _ => {
+            "the disk of the trace was full: no room for the memory that recording takes beside it; make room, or set MEMSHIM_OUT to a path on another disk"
+        }
+    }
+}
+
+/// Of those that are lost for another reason.
+pub const NO_BLOCK: &str = "no room was left for them in a ring or in the table of live blocks";
+
+/// What of records that had no room is no heap call.
+pub const ROWS: &str = "calls of mmap and the like, begins and ends of threads, phases and work on GPUs";
+
 /// Offset of the live table.
 pub const TABLE_OFF: usize = 78 << 20;
 /// Records a chunk of the drain holds at most.
@@ -143,6 +172,8 @@ pub struct Header {
     pub python_alloc: u32,
     /// Settled at start: 1 where column `x` says how often its lane had allocated at each event.
     pub ages: u32,
+    /// errno by which the file could not grow, when that was last tried in vain; 0 it never was.
+    pub refused: AtomicU32,
     /// When [`Header::trouble`] came.
     pub trouble_ns: AtomicU64,
     /// Every event before is in the trace.
@@ -351,6 +382,12 @@ pub struct Lane {
     /// Records that were never finished (a signal's handler jumped out while one was written) or can't be read, and blocks whose end will
     /// not be known as theirs. Each may be of a counted call, or of none.
     pub broken: AtomicU32,
+    /// First halves of reallocs that had no room: the call is lost with its second half, or counted as that where this one has room.
+    pub halves_lost: AtomicU32,
+    /// Of `lost`, those for which the file of the spool could not grow (see [`Header::refused`]).
+    pub lost_by_disk: AtomicU64,
+    /// Records of no heap call (see [`ROWS`]) that had no room.
+    pub rows_lost: AtomicU64,
     /// The two halves.
     pub commit: [Commit; 2],
     /// Column `k` of the pending batch.

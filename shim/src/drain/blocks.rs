@@ -6,7 +6,7 @@ mod other;
 
 use super::columns::*;
 use super::{begin_chunk, commit, order, stacks};
-use crate::config::{CONFIG, FAST};
+use crate::config::{CONFIG, FAST, FULL};
 use crate::kinds::{KINDS, replaces};
 use crate::lane::LANES;
 use crate::shelf::Shelf;
@@ -99,6 +99,7 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
         };
         let func = record::op_of(w) - op::ALLOC;
         let pend = c.pend;
+        let is_half = pend.what == 0 && replaces(flags) && (*lane).halves_lost.load(Relaxed) != 0 && CONFIG.mode == FULL;
         if pend.what == 0 {
             flags &= !(record::REPLACES as u8);
         }
@@ -143,8 +144,25 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
         if owed {
             settle(i, lane, c, usable);
         }
+        if is_half {
+            half_lost(lane);
+        }
     }
     true
+}
+
+/// A realloc of which the first half had no room is lost as a call, though its new block is an event: what became of the old one is not told.
+#[cold]
+#[inline(never)]
+unsafe fn half_lost(lane: *mut Lane) {
+    // SAFETY: the lock is held.
+    unsafe {
+        (*lane).lost.fetch_add(1, Relaxed);
+        if (*spool::header()).refused.load(Relaxed) != 0 {
+            (*lane).lost_by_disk.fetch_add(1, Relaxed);
+        }
+        lines::recorded(lane).fetch_sub(1, Relaxed);
+    }
 }
 
 /// An allocation that there is no room for is no event, or its block would be live for ever: its free will be of an unknown one. The block
@@ -155,6 +173,9 @@ unsafe fn lose(lane: *mut Lane, c: &mut Commit, usable: u64, flags: u8) {
     // SAFETY: the lock is held.
     unsafe {
         (*lane).lost.fetch_add(1, Relaxed);
+        if spool::is_full() {
+            (*lane).lost_by_disk.fetch_add(1, Relaxed);
+        }
         if CONFIG.mode != FAST {
             c.live += usable as i64; // its free takes it off
         }

@@ -3,7 +3,7 @@
 
 use super::quick::SETTLED;
 use super::samples::{draw, was_recorded};
-use super::{Hot, add, push, push_of_stacks};
+use super::{Hot, add, lose, push, push_of_stacks};
 use crate::callers;
 use crate::config::{CONFIG, FAST, FULL, tells_ages};
 use crate::phases::process::script;
@@ -12,7 +12,7 @@ use core::arch::asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::*;
 use memshim_format::record::func::FIRST_FREE;
-use memshim_format::record::{self, op, start};
+use memshim_format::record::{self, Loss, op, start};
 use memshim_format::spool::{Lane, cell};
 
 /// Blocks from this size on have their own time: they make the peaks.
@@ -206,14 +206,14 @@ unsafe fn chosen<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size:
         let push = move |flags: u64| script::with_block(hot, usable, || push_alloc::<B>(hot, func, p, size, usable, flags));
         if size >= CONFIG.big {
             (*hot).left += size as i64; // the sampler is about the others
-            counted(hot, 0, || timed(hot, usable, || push(flags)));
+            counted(hot, 0, Loss::Call, || timed(hot, usable, || push(flags)));
             return;
         }
         let thin = ((*hot).thin as u64) << record::THIN_SHIFT;
         (*hot).left = draw(hot);
         // A block of `big` usable bytes is told by its size when it ends.
         if usable >= CONFIG.big || (*SETTLED.samples).add(p as u64 | B::TAG) {
-            counted(hot, 0, || push(flags | record::SAMPLED | thin));
+            counted(hot, 0, Loss::Call, || push(flags | record::SAMPLED | thin));
         }
     }
 }
@@ -222,7 +222,7 @@ unsafe fn chosen<B: Blocks>(hot: *mut Hot, func: u8, p: *mut libc::c_void, size:
 /// tells how old a block became. An allocation is counted before, so what is freed before the next one finds the count as it was.
 #[cold]
 #[inline(never)]
-unsafe fn counted(hot: *mut Hot, less: u64, record: impl FnOnce()) {
+unsafe fn counted(hot: *mut Hot, less: u64, what: Loss, record: impl FnOnce()) {
     // SAFETY: the caller's hot, whose lane is none in a child forked in a handler on top of us.
     unsafe {
         let lane = (*hot).lane;
@@ -232,7 +232,7 @@ unsafe fn counted(hot: *mut Hot, less: u64, record: impl FnOnce()) {
             // Without it the record would say another age: where there is no room, both are lost.
             if !push_of_stacks(hot, [record::count(allocs.wrapping_sub(less))]) {
                 if !(*hot).lane.is_null() {
-                    add!((*hot).lane, lost, 1);
+                    lose((*hot).lane, what);
                 }
                 return;
             }
@@ -245,18 +245,21 @@ unsafe fn counted(hot: *mut Hot, less: u64, record: impl FnOnce()) {
 #[cold]
 #[inline(never)]
 unsafe fn push_free_counted(hot: *mut Hot, op: u8, p: *mut libc::c_void, usable: usize) {
+    let what = if op == op::FREE { Loss::Call } else { Loss::Half };
     // SAFETY: the caller's.
-    unsafe { counted(hot, 0, move || push_free(hot, op, p, usable)) };
+    unsafe { counted(hot, 0, what, move || push_free(hot, op, p, usable)) };
 }
 
-/// Ends what a recorded realloc began; `got`: the new block, which was counted after the old one's end.
+/// Ends what a recorded realloc began; `got`: there is a new block, which was counted after the old one's end; `is_told`: by a record of its own, with
+/// which the call is lost.
 #[cold]
 #[inline(never)]
-unsafe fn realloc_done(hot: *mut Hot, got: u64) {
+unsafe fn realloc_done(hot: *mut Hot, got: bool, is_told: bool) {
     // SAFETY: the caller's hot.
     unsafe {
         let record = || push(hot, [start(op::REALLOC_DONE, 0, 0)]);
-        if (*hot).mode == FAST { counted(hot, got, record) } else { record() }
+        let what = if is_told { Loss::Nothing } else { Loss::Call };
+        if (*hot).mode == FAST { counted(hot, got as u64, what, record) } else { record() }
     }
 }
 
@@ -371,7 +374,7 @@ pub unsafe fn on_realloc_end<B: Blocks>(hot: *mut Hot, func: u8, old: *mut libc:
             on_alloc::<B>(hot, func, p, size, record::REPLACES | in_place);
         }
         if was.recorded && ((*hot).mode == FAST || p.is_null()) {
-            realloc_done(hot, !p.is_null() as u64);
+            realloc_done(hot, !p.is_null(), !p.is_null() && was_recorded(p as u64 | B::TAG, B::usable(p)));
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Putting records into a lane's ring: reserve, write last to first, begin a block where one is full.
 
-use super::{Hot, add};
+use super::{Hot, lose};
 use crate::spool;
 use crate::{sys, writer};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use memshim_format::record::{is_no_event, op, start};
+use memshim_format::record::{Loss, loss, op, start};
 use memshim_format::spool::{BLOCK, BLOCK_WORDS, Block};
 
 /// Reserves the words of a ring: adds and returns the value before, in one instruction.
@@ -113,10 +113,10 @@ unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64)
                 (*hot).cur &= !(BLOCK as u64 - 1);
                 sys::restore_signals(signals);
                 // A child forked in a handler on top of us: the lane was the parent's.
-                if is_no_event(*words) || (*hot).lane.is_null() {
+                if loss(*words) == Loss::Nothing || (*hot).lane.is_null() {
                     return false;
                 }
-                add!((*hot).lane, lost, 1);
+                lose((*hot).lane, loss(*words));
                 return true;
             }
         }

@@ -3,13 +3,14 @@
 use super::{flush_side, live_names, stage, totals};
 use crate::config::{CONFIG, COUNT, FAST, FULL};
 use crate::follow::Next;
+use crate::lane::LANES;
 use crate::python_alloc;
 use crate::sink::{self, SINK};
 use crate::spool;
 use crate::sys;
 use crate::text::Text;
 use core::sync::atomic::Ordering::*;
-use memshim_format::spool::{Header, crowded};
+use memshim_format::spool::{Header, NO_BLOCK, ROWS, no_room};
 
 /// Says what threads without a lane have in the totals only.
 fn crowd() {
@@ -23,13 +24,38 @@ fn crowd() {
     let mut t = Text::over(&mut b);
     if lost > 0 {
         t.str("{\"type\":\"lost\"").field("t", sys::now()).field("lane", i as u64).field("n", lost);
-        t.str(",\"why\":\"").str(crowded(i)).str("\"}\n");
+        t.str(",\"why\":\"").str(spool::crowded(i)).str("\"}\n");
     }
     if calls > 0 {
-        t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":\"").str(crowded(i)).str(": ").num(calls);
+        t.str("{\"type\":\"note\"").field("t", sys::now()).str(",\"what\":\"").str(spool::crowded(i)).str(": ").num(calls);
         t.str(" calls are in the totals only\"}\n");
     }
     sink::write(t.as_bytes());
+}
+
+/// Says which losses are of a disk that had no room, and how many records of no heap call had none.
+fn without_room() {
+    let (mut calls, mut rows) = (0, 0);
+    for i in (0..LANES.load(Acquire)).filter(|i| !spool::is_python(*i) && Some(*i) != spool::crowd()) {
+        // SAFETY: lanes below LANES exist.
+        let lane = unsafe { &*spool::lane(i) };
+        calls += lane.lost_by_disk.load(Relaxed);
+        rows += lane.rows_lost.load(Relaxed);
+    }
+    // SAFETY: the header is there.
+    let refused = unsafe { (*spool::header()).refused.load(Relaxed) };
+    for (n, of) in [(calls, ""), (rows, ROWS)] {
+        if n > 0 {
+            let mut b = [0u8; 640];
+            let mut t = Text::over(&mut b);
+            t.str("{\"type\":\"lost\"").field("t", sys::now()).field("n", n);
+            if !of.is_empty() {
+                t.str(",\"what\":\"").str(of).str("\"");
+            }
+            t.str(",\"why\":\"").str(if refused == 0 { NO_BLOCK } else { no_room(refused) }).str("\"}\n");
+            sink::write(t.as_bytes());
+        }
+    }
 }
 
 /// Says how many phases are not in the trace.
@@ -76,6 +102,7 @@ pub fn end(how: &str, code: Option<i32>) {
     live_names();
     flush_side();
     crowd();
+    without_room();
     phases_left_out();
     phases_untold();
     rules_of_functions();

@@ -210,8 +210,7 @@ unsafe fn go_on(fd: c_int, path: &[u8], h: &Head) {
         set_file(fd, path, true);
         end_torn_line(fd);
         SINK.run = h.run;
-        // In a compressed file earlier headers cannot be counted without unpacking it: there was one at least.
-        SINK.exec = count_headers(fd).max(1);
+        SINK.exec = count_headers(fd, SINK.packed).max(1);
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn read_head(fd: c_int) -> Option<Head> {
     let s = b.get(..n.max(0) as usize).unwrap_or(b"");
     // Of a compressed trace the header's frame is a raw one.
     let s = if s.starts_with(&zst::MAGIC) { s.get(zst::RAW_HEAD..).unwrap_or(b"") } else { s };
-    if !s.starts_with(b"{\"type\":\"header\"") {
+    if !s.starts_with(HEAD) {
         return None;
     }
     let at = s.windows(7).position(|w| w == b"\"run\":\"")? + 7;
@@ -50,12 +50,62 @@ pub(super) fn read_head(fd: c_int) -> Option<Head> {
     })
 }
 
-/// How many headers a process's file holds: the number of images before this one.
-pub(super) fn count_headers(fd: c_int) -> u32 {
+const HEAD: &[u8] = b"{\"type\":\"header\"";
+
+/// Where a line of a file begins that is a header, byte by byte.
+trait Lines {
+    /// Takes a byte; true: with it a header's beginning is complete.
+    fn ends_head(&mut self, c: u8) -> bool;
+}
+
+/// Of a plain file.
+struct Plain {
+    line_start: bool,
+    matched: usize,
+}
+
+impl Lines for Plain {
+    fn ends_head(&mut self, c: u8) -> bool {
+        if self.line_start {
+            self.matched = 0;
+        }
+        self.line_start = c == b'\n';
+        let fits = HEAD.get(self.matched) == Some(&c);
+        self.matched = if fits { self.matched + 1 } else { usize::MAX };
+        fits && self.matched == HEAD.len()
+    }
+}
+
+/// Of a compressed one, where a header is a frame of its own that is not compressed: its image has no writer thread yet.
+struct Packed {
+    matched: usize,
+}
+
+impl Lines for Packed {
+    fn ends_head(&mut self, c: u8) -> bool {
+        let i = self.matched;
+        let fits = match i.checked_sub(zst::RAW_HEAD) {
+            Some(of_text) => HEAD.get(of_text) == Some(&c),
+            None => zst::RAW_BEGIN.get(i).is_none_or(|b| *b == c),
+        };
+        // The first byte of a frame is no other of those that tell its beginning.
+        self.matched = if fits { i + 1 } else { (zst::RAW_BEGIN.first() == Some(&c)) as usize };
+        let whole = self.matched == zst::RAW_HEAD + HEAD.len();
+        if whole {
+            self.matched = 0;
+        }
+        whole
+    }
+}
+
+/// How many headers a process's file holds: the number of images before this one. `packed`: it is compressed.
+pub(super) fn count_headers(fd: c_int, packed: bool) -> u32 {
+    if packed { count(fd, Packed { matched: 0 }) } else { count(fd, Plain { line_start: true, matched: 0 }) }
+}
+
+fn count(fd: c_int, mut lines: impl Lines) -> u32 {
     let mut b = [0u8; 4096];
-    let (mut at, mut n, mut line_start) = (0u64, 0u32, true);
-    const HEAD: &[u8] = b"{\"type\":\"header\"";
-    let mut matched = 0;
+    let (mut at, mut n) = (0u64, 0u32);
     loop {
         // SAFETY: b is 4096 bytes.
         let got = unsafe { sys::pread(fd, b.as_mut_ptr(), b.len(), at) };
@@ -63,16 +113,7 @@ pub(super) fn count_headers(fd: c_int) -> u32 {
             return n;
         }
         for &c in b.get(..got as usize).unwrap_or(b"") {
-            if line_start {
-                matched = 0;
-            }
-            line_start = c == b'\n';
-            if HEAD.get(matched) == Some(&c) {
-                matched += 1;
-                n += (matched == HEAD.len()) as u32;
-            } else {
-                matched = usize::MAX;
-            }
+            n += lines.ends_head(c) as u32;
         }
         at += got as u64;
     }

@@ -22,6 +22,8 @@ pub struct Ended {
     pub full_before: bool,
     /// Lost events by reason.
     pub lost: BTreeMap<String, u64>,
+    /// What was lost and is no heap call: what it is, and why.
+    pub lost_others: BTreeMap<(String, String), u64>,
     pub first_t: Option<Nanos>,
     pub last_t: Nanos,
     pub rss_peak: Option<Rss>,
