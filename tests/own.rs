@@ -70,6 +70,19 @@ fn own_memory_does_not_grow_with_the_number_of_calls() {
     }
 }
 
+/// What a thread of few call sites takes, beside the 32 KiB of its lane and its ring.
+#[test]
+fn a_thread_of_few_call_sites_takes_less_than_one_of_many() {
+    if support::lacks("a_thread_of_few_call_sites_takes_less_than_one_of_many", &[Need::Preload]) {
+        return;
+    }
+    for mode in ["fast", "full"] {
+        let [few, many] = ["20", "320"].map(|threads| stated("crowd", &[threads], mode));
+        let lanes = many[3] - few[3];
+        assert!(lanes >= 300 && many[1] - few[1] <= lanes * (96 << 10), "{mode}: {few:?} {many:?}");
+    }
+}
+
 #[test]
 fn own_memory_does_not_grow_with_threads_that_come_and_go() {
     if support::lacks("own_memory_does_not_grow_with_threads_that_come_and_go", &[Need::Preload]) {

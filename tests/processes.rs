@@ -86,6 +86,32 @@ fn a_small_child_of_a_large_parent_is_small() {
     }
 }
 
+/// The closing line has the high-water mark that the kernel kept, of a rise in the last instant too; of a killed program it is a bound.
+#[test]
+fn the_peak_said_at_the_end_is_what_the_kernel_kept() {
+    let test = "the_peak_said_at_the_end_is_what_the_kernel_kept";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let program = support::build("touches.c", "touches", &[]);
+    let dir = support::fresh_dir(test);
+    let run = |trace: &str, args: &[&str]| {
+        let mut command = Command::new(support::memshim());
+        command.args(["run", "-o", trace, "--"]).args(args).current_dir(&dir);
+        support::lossy(&Session::start(&mut command, &dir).finish(Duration::from_secs(20)).stderr)
+    };
+    for trace in ["t.jsonl", "t.jsonl.zst"] {
+        let said = run(trace, &[program.to_str().expect("a path"), "96"]);
+        let report: Value = serde_json::from_str(&support::analyze(&dir.join(trace)).expect("a report")).expect("JSON");
+        let hwm = report["runs"][0]["rss"]["hwm_bytes"].as_u64().expect("a mark");
+        assert!(hwm > 96 << 20, "{hwm}");
+        let line = format!("memshim: peak resident {}", memshim::figures::iec(hwm));
+        assert!(said.lines().any(|l| l == line || l.starts_with(&format!("{line} (limit "))), "{line}: {said}");
+    }
+    let said = run("k.jsonl", &["sh", "-c", "kill -KILL $$"]);
+    assert!(said.contains("peak resident between ") || said.contains("peak resident at least "), "{said}");
+}
+
 /// Pids and parents of the runs in a report.
 fn lineage(report: &Value) -> Vec<(u64, u64)> {
     let runs = report["runs"].as_array().expect("runs");

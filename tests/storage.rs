@@ -261,6 +261,104 @@ fn a_cap_holds_for_all_processes_of_a_run_together() {
     }
 }
 
+/// Who begins when the cap has been reached has none of its own, and says what it leaves out.
+#[test]
+fn a_child_that_begins_when_the_cap_is_reached_is_within_it() {
+    let test = "a_child_that_begins_when_the_cap_is_reached_is_within_it";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    const CAP: u64 = 256 << 10;
+    const TIMES: u64 = 400_000;
+    let dir = support::fresh_dir(test);
+    let trace = dir.join("t.jsonl");
+    let mut command = Command::new(support::build("after_cap.c", "after_cap", &[]));
+    command.arg(TIMES.to_string()).env("MEMSHIM_MODE", "full").env("MEMSHIM_MAX", CAP.to_string());
+    command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_OUT", &trace);
+    let ran = support::Session::start(&mut command, &dir).finish(std::time::Duration::from_secs(60));
+    assert_eq!(ran.end(), "exit 0", "{}", support::lossy(&ran.stderr));
+    let (bytes, images) = family(&trace);
+    assert!(images == 2 && bytes > CAP / 2 && bytes <= CAP + (images - 1) * AN_IMAGE, "{bytes} bytes by {images} images");
+    let report: Value = serde_json::from_str(&support::analyze(&trace).expect("a report")).expect("JSON");
+    for run in report["runs"].as_array().expect("runs") {
+        let number = |part: &str, key: &str| run[part][key].as_u64().unwrap_or_else(|| panic!("no {part}.{key}: {run}"));
+        assert!(number("heap", "allocs") >= TIMES, "{}", run["heap"]);
+        assert_eq!(number("events", "counted"), number("events", "recorded") + number("events", "lost"), "{}", run["events"]);
+        let says = |m: &Value| m["what"].to_string().contains("totals only") && m["why"].to_string().contains("MEMSHIM_MAX");
+        assert!(run["missing"].as_array().expect("missing").iter().any(says), "{}", run["missing"]);
+    }
+}
+
+/// Whatever part of it a tiny disk has no room for: no more is lost than was counted, the disk is why, and what to do is said.
+#[test]
+fn what_a_tiny_disk_has_no_room_for_adds_up() {
+    let test = "what_a_tiny_disk_has_no_room_for_adds_up";
+    if support::lacks(test, &[Need::Root, Need::Command("unshare")]) {
+        return;
+    }
+    const TIMES: u64 = 20_000;
+    let mut without_ring = 0;
+    for mode in ["full", "fast"] {
+        for size in [64, 128, 160, 192, 224, 256, 288, 320, 384, 512] {
+            let script = format!(
+                r#"unshare -m /bin/sh -c 'mount -t tmpfs -o size={size}k none "$DIR" || exit 77
+                LD_PRELOAD="$SHIM" MEMSHIM_OUT="$DIR/t.jsonl" MEMSHIM_SAMPLE=1KiB "$LOOP" malloc+realloc+free $TIMES 2> /dev/null
+                "$MEMSHIM" analyze "$DIR/t.jsonl"; echo; "$MEMSHIM" analyze --json "$DIR/t.jsonl"'"#
+            );
+            let text = in_shell(&format!("{test}-{size}"), &script, mode, TIMES);
+            let (screen, json) = text.split_once("\n{").expect("a report");
+            let report: Value = serde_json::from_str(&format!("{{{json}")).expect("JSON");
+            let run = &report["runs"][0];
+            let number = |key: &str| run["events"][key].as_u64().unwrap_or_else(|| panic!("{mode} {size}: no events.{key}: {run}"));
+            let (counted, lost) = (number("counted"), number("lost"));
+            assert_eq!((counted, number("recorded") + lost), (3 * TIMES, 3 * TIMES), "{mode} {size}: {}", run["missing"]);
+            if lost == 0 {
+                continue;
+            }
+            let missing = run["missing"].as_array().expect("missing");
+            let calls =
+                |m: &&Value| ["events", "single calls"].iter().any(|of| m["what"].as_str().is_some_and(|what| what.starts_with(of)));
+            let said: u64 = missing.iter().filter(calls).map(|m| m["count"].as_u64().unwrap_or(0)).sum();
+            assert_eq!(said, lost, "{mode} {size}: {missing:?}");
+            let of_disk = |m: &Value| ["disk", "No space left"].iter().any(|word| m["why"].as_str().unwrap_or("").contains(word));
+            assert!(missing.iter().filter(calls).all(of_disk), "{mode} {size}: {missing:?}");
+            without_ring += missing.iter().any(|m| m["why"].as_str().unwrap_or("").starts_with("the disk of the trace was full")) as u32;
+            let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+            let advice = ["MEMSHIM_OUT to a path on another disk", "TRACE where there is room for it", "no space left on the device"];
+            assert!(advice.iter().any(|a| words.contains(a)) || mode == "fast", "{mode} {size}: {screen}");
+        }
+    }
+    assert!(without_ring >= 3, "{without_ring}");
+}
+
+/// A compressed trace keeps the images of a process that execs apart as a plain one does.
+#[test]
+fn a_compressed_trace_numbers_its_images() {
+    let test = "a_compressed_trace_numbers_its_images";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let seen = ["t.jsonl", "t.jsonl.zst"].map(|name| {
+        let dir = support::fresh_dir(test);
+        for _ in 0..2 {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", "exec /bin/sh -c 'exec /bin/sh -c \"exec env true\"'"]);
+            let ended = command.env("LD_PRELOAD", support::shim()).env("MEMSHIM_OUT", dir.join(name)).output().expect("a shell");
+            assert!(ended.status.success());
+        }
+        // The trace of the first run was put aside.
+        let traces =
+            std::fs::read_dir(&dir).expect("a folder").flatten().filter(|e| e.file_name().to_string_lossy().contains(".jsonl")).count();
+        let report: Value = serde_json::from_str(&support::analyze(&dir.join(name)).expect("a report")).expect("JSON");
+        let runs = report["runs"].as_array().expect("runs");
+        let of = |r: &Value| (r["exec"].clone(), r["command"].clone(), r["end"]["kind"].clone(), r["events"]["counted"].clone());
+        (traces, report["job"]["processes"].clone(), runs.iter().map(of).collect::<Vec<_>>())
+    });
+    let [plain, compressed] = &seen;
+    assert_eq!(plain, compressed);
+    assert_eq!((plain.0, plain.2.len()), (2, 5), "{plain:?}");
+}
+
 /// Why calls of a forked child are lost on a full disk is said in words of the reader's, whichever part of it had no room.
 #[test]
 fn a_forked_child_on_a_full_disk_says_what_to_do() {

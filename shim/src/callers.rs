@@ -18,6 +18,7 @@ use crate::phases::process::script;
 use crate::phases::symbol;
 use crate::python::Python;
 use crate::sys::{self, sys};
+use crate::unwind::cache::{self, Cache};
 use crate::unwind::reach::{self, Reach};
 use crate::unwind::{self, Native, modules};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*, compiler_fence};
@@ -56,7 +57,7 @@ static PRIVATE: AtomicUsize = AtomicUsize::new(0);
 
 /// Private memory taken, in bytes.
 pub fn private() -> usize {
-    PRIVATE.load(Relaxed) + nodes::private()
+    PRIVATE.load(Relaxed) + cache::private() + nodes::private()
 }
 
 /// The walker of a lane whose thread begins; null where stacks are not asked for or there is no memory.
@@ -70,7 +71,8 @@ pub fn of_lane(index: u32) -> *mut Walker {
     if w.is_null() {
         w = sys::map_anon(size_of::<Walker>()).cast();
         if !w.is_null() {
-            PRIVATE.fetch_add(size_of::<Walker>(), Relaxed);
+            // The cache states itself what it uses.
+            PRIVATE.fetch_add(size_of::<Walker>() - size_of::<Cache>(), Relaxed);
             place.store(w, Release);
         }
     } else {
@@ -107,6 +109,7 @@ pub fn forget() {
     }
     modules::untell();
     crate::python::forget();
+    cache::forget();
     for place in &WALKERS {
         let w = place.load(Relaxed);
         if w.is_null() {

@@ -142,7 +142,8 @@ pub fn write(text: &[u8]) -> bool {
         if SINK.trouble != 0 || text.is_empty() || SINK.capped && !SINK.last {
             return SINK.trouble == 0;
         }
-        if SINK.begin != 0 && SINK.lowered != COUNT && !SINK.last && tally::total() + text.len() as u64 + LAST_LINES > CONFIG.max {
+        let is_within = SINK.begin != 0 && SINK.lowered != COUNT && !SINK.last;
+        if is_within && !tally::reserve(text.len() as u64) {
             lower(COUNT);
             SINK.capped = true;
             return true;
@@ -163,6 +164,7 @@ pub fn write(text: &[u8]) -> bool {
         } else {
             zst::pack(text, |b| put([b, b"", b""]))
         };
+        tally::settle();
         SINK.near_cap |= good && SINK.begin != 0 && CONFIG.mode == FULL && tally::total() >= CONFIG.max / 4 * 3;
         good
     }

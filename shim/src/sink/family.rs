@@ -117,6 +117,7 @@ pub fn open_child() -> Opened {
         SINK.exec = 0;
         SINK.first = false;
         SINK.written = 0;
+        super::tally::forget();
         SINK.lowered = 0;
         SINK.near_cap = false;
         SINK.capped = false;

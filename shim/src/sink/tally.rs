@@ -5,7 +5,7 @@
 //! mapping each process knows of itself only.
 
 use super::aside::folder;
-use super::{PATH, SINK};
+use super::{LAST_LINES, PATH, SINK};
 use crate::config::CONFIG;
 use crate::share;
 use crate::sys::{self, sys};
@@ -65,9 +65,23 @@ unsafe fn open() {
             let r = sys!(libc::SYS_mmap, 0, PRIVATE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0);
             if r > 0 {
                 TALLY = r as *const Tally;
+                note_first();
             }
         }
         sys::close(fd);
+    }
+}
+
+/// What the first process wrote before there was the file: at its cap it writes no more, and does not look for it.
+unsafe fn note_first() {
+    // SAFETY: the path is zero-terminated; stat is plain data; the mapping is there.
+    unsafe {
+        let mut st: libc::stat = core::mem::zeroed();
+        let out = &raw const CONFIG.out;
+        let r = sys!(libc::SYS_newfstatat, libc::AT_FDCWD, out, &raw mut st, libc::AT_SYMLINK_NOFOLLOW);
+        if !SINK.first && r == 0 && st.st_mode & libc::S_IFMT == libc::S_IFREG {
+            (*TALLY).first.fetch_max(st.st_size.max(0) as u64, Relaxed);
+        }
     }
 }
 
@@ -105,8 +119,50 @@ pub unsafe fn total() -> u64 {
             return own;
         }
         let (first, others) = ((*TALLY).first.load(Relaxed), (*TALLY).others.load(Relaxed));
-        if SINK.first { own.saturating_add(others) } else { first.saturating_add(others).max(own) }
+        if SINK.first { (own + RESERVED).saturating_add(others) } else { first.saturating_add(others).max(own) }
     }
+}
+
+/// Bytes that this process is about to write, which others count as written.
+static mut RESERVED: u64 = 0;
+
+/// Makes room within the cap for a write of at most so many bytes, before it: of processes that write at once none takes what another has. False:
+/// there is not so much. To be followed by [`settle`].
+///
+/// # Safety
+/// As [`open`].
+pub unsafe fn reserve(bytes: u64) -> bool {
+    // SAFETY: the mapping is kept; the caller's promise.
+    unsafe {
+        open();
+        // Last words, in the midst of a write that failed.
+        settle();
+        RESERVED = bytes;
+        count(bytes as i64);
+        let fits = total().saturating_add(if TALLY.is_null() { bytes } else { 0 }).saturating_add(LAST_LINES) <= CONFIG.max;
+        if !fits {
+            settle();
+        }
+        fits
+    }
+}
+
+/// Gives back what of a reservation was not written.
+///
+/// # Safety
+/// As [`open`].
+pub unsafe fn settle() {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let rest = core::mem::replace(&mut *(&raw mut RESERVED), 0);
+        count(-(rest as i64));
+    }
+}
+
+/// A forked child has reserved nothing.
+pub fn forget() {
+    // SAFETY: one thread (a fresh child).
+    unsafe { RESERVED = 0 };
 }
 
 /// This process has written so many bytes more.
@@ -114,16 +170,26 @@ pub unsafe fn total() -> u64 {
 /// # Safety
 /// As [`open`].
 pub unsafe fn add(bytes: u64) {
-    // SAFETY: the mapping is kept; the caller's promise.
+    // SAFETY: the caller's promise.
     unsafe {
         open();
+        let reserved = bytes.min(RESERVED);
+        RESERVED -= reserved;
+        count((bytes - reserved) as i64);
+    }
+}
+
+/// Changes what others see of this process.
+unsafe fn count(bytes: i64) {
+    // SAFETY: the mapping is kept; the lock is held.
+    unsafe {
         if TALLY.is_null() {
             return;
         }
         if SINK.first {
-            (*TALLY).first.store(SINK.written, Relaxed);
+            (*TALLY).first.store(SINK.written + RESERVED, Relaxed);
         } else {
-            (*TALLY).others.fetch_add(bytes, Relaxed);
+            (*TALLY).others.fetch_add(bytes as u64, Relaxed);
         }
     }
 }

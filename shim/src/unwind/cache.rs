@@ -1,6 +1,7 @@
 //! Rules that are known, by place in the code: one small table a thread, so that no lookup is shared or locked.
 
 use super::rule::Rule;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// One place and its rule; place 0 is none.
 #[derive(Clone, Copy)]
@@ -11,21 +12,43 @@ struct Entry {
 
 /// Pairs of entries: 64 KiB. A stack has some tens of places, a program some hundreds that matter.
 const PAIRS: usize = 2048;
+/// Those that are used at first: of a thread that has few places, which threads by the thousand are, the rest stays without memory.
+const FIRST_PAIRS: usize = 64;
+/// Rules that were put in when all of them are used.
+const MANY: usize = FIRST_PAIRS;
 
 /// All zero is empty.
+#[repr(C)]
 pub struct Cache {
     pairs: [[Entry; 2]; PAIRS],
+    /// Which of the pairs are used, as a mask of their numbers; 0 before the first rule.
+    used: usize,
+    /// Rules that were put in.
+    put: usize,
+}
+
+/// Bytes of all threads' tables, as far as they are used.
+static PRIVATE: AtomicUsize = AtomicUsize::new(0);
+
+/// See [`PRIVATE`].
+pub fn private() -> usize {
+    PRIVATE.load(Relaxed)
+}
+
+/// A forked child's are empty.
+pub fn forget() {
+    PRIVATE.store(0, Relaxed);
 }
 
 impl Cache {
     #[inline(always)]
-    fn pair(place: u64) -> usize {
-        (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize & (PAIRS - 1)
+    fn pair(&self, place: u64) -> usize {
+        (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize & self.used
     }
 
     #[inline(always)]
     pub fn get(&self, place: u64) -> Option<Rule> {
-        let [first, second] = self.pairs.get(Self::pair(place))?;
+        let [first, second] = self.pairs.get(self.pair(place))?;
         if first.place == place {
             Some(first.rule)
         } else if second.place == place {
@@ -37,14 +60,32 @@ impl Cache {
 
     /// The newer of a pair comes first; the one that was first stays as second.
     pub fn put(&mut self, place: u64, rule: Rule) {
-        if let Some(pair) = self.pairs.get_mut(Self::pair(place)) {
+        self.put += 1;
+        if self.used == 0 || self.used < PAIRS - 1 && self.put > MANY {
+            self.widen();
+        }
+        let at = self.pair(place);
+        if let Some(pair) = self.pairs.get_mut(at) {
             let [first, second] = pair;
             *second = *first;
             *first = Entry { place, rule };
         }
     }
 
+    /// What is in it stays where it is: a place that is looked for elsewhere now is put there again.
+    #[cold]
+    #[inline(never)]
+    fn widen(&mut self) {
+        let pairs = if self.used == 0 { FIRST_PAIRS } else { PAIRS };
+        let before = if self.used == 0 { 0 } else { self.used + 1 };
+        PRIVATE.fetch_add((pairs - before) * size_of::<[Entry; 2]>(), Relaxed);
+        self.used = pairs - 1;
+    }
+
     pub fn clear(&mut self) {
-        self.pairs.fill([Entry { place: 0, rule: Rule::NONE }; 2]);
+        let used = if self.used == 0 { 0 } else { self.used + 1 };
+        if let Some(pairs) = self.pairs.get_mut(..used) {
+            pairs.fill([Entry { place: 0, rule: Rule::NONE }; 2]);
+        }
     }
 }

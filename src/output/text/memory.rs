@@ -47,9 +47,18 @@ fn resident(page: &mut Page, run: &Run, job: Option<&Job>) {
     if let Some(job) = job.filter(|job| job.request_mem_bytes.0 > 0) {
         let least = if job.request_lower_bound { " at least" } else { "" };
         let of = if job.request_mem_bytes.0 > top + top / 5 + (2 << 20) { "the most that it can have had" } else { "the peak" };
-        page.say("", format!("ask for {}{least} to run it in a job: {of} and 10 %", iec(job.request_mem_bytes.0)));
+        let line = format!("ask for {}{least} to run it in a job: {of} and 10 %", iec(job.request_mem_bytes.0));
+        page.say("", line + &own(run, top));
     }
     page.gap();
+}
+
+/// How much of so much is memshim's own, where that is more than a tenth: a job without it needs so much less. Memory of ours that was not touched is in it.
+fn own(run: &Run, top: u64) -> String {
+    let bytes = |key: &str| run.own.as_ref().and_then(|own| own[key].as_u64());
+    let table = bytes("table_resident").or(bytes("table"));
+    let own = [bytes("spool"), bytes("private"), table].into_iter().flatten().fold(0u64, u64::saturating_add).min(top);
+    if own > top / 10 { format!("; of the peak {} at most are memshim's own", iec(own)) } else { String::new() }
 }
 
 /// From the first look to the last; where these were not at the start and at the end, it says when.
