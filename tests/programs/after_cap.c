@@ -3,7 +3,8 @@
 #include <sys/wait.h>
 static void work(long times)
 {
-    for (long i = 0; i < times; i++) free(opaque(malloc(16 + i * 7919 % 4096)));
+    // Large enough to be an event each in fast mode too, in which a trace goes on from three quarters of the cap.
+    for (long i = 0; i < times; i++) free(opaque(malloc(65536 + i * 7919 % 4096)));
 }
 int main(int argc, char **argv)
 {

@@ -14,6 +14,8 @@ struct Entry {
 const PAIRS: usize = 2048;
 /// Those that are used at first: of a thread that has few places, which threads by the thousand are, the rest stays without memory.
 const FIRST_PAIRS: usize = 64;
+const PAIR: usize = size_of::<[Entry; 2]>();
+const _: () = assert!(PAIRS * PAIR == 1 << 16 && PAIR == 32);
 /// Rules that were put in when all of them are used.
 const MANY: usize = FIRST_PAIRS;
 
@@ -21,7 +23,7 @@ const MANY: usize = FIRST_PAIRS;
 #[repr(C)]
 pub struct Cache {
     pairs: [[Entry; 2]; PAIRS],
-    /// Which of the pairs are used, as a mask of their numbers; 0 before the first rule.
+    /// Which of the pairs are used, as a mask of where they lie in bytes; 0 before the first rule.
     used: usize,
     /// Rules that were put in.
     put: usize,
@@ -41,14 +43,16 @@ pub fn forget() {
 }
 
 impl Cache {
+    /// Where the pair of a place lies, in bytes: the mask keeps to whole ones of those that there are.
     #[inline(always)]
-    fn pair(&self, place: u64) -> usize {
-        (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize & self.used
+    fn at(&self, place: u64) -> usize {
+        (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize & self.used
     }
 
     #[inline(always)]
     pub fn get(&self, place: u64) -> Option<Rule> {
-        let [first, second] = self.pairs.get(self.pair(place))?;
+        // SAFETY: one of the pairs.
+        let [first, second] = unsafe { &*self.pairs.as_ptr().byte_add(self.at(place)) };
         if first.place == place {
             Some(first.rule)
         } else if second.place == place {
@@ -61,29 +65,33 @@ impl Cache {
     /// The newer of a pair comes first; the one that was first stays as second.
     pub fn put(&mut self, place: u64, rule: Rule) {
         self.put += 1;
-        if self.used == 0 || self.used < PAIRS - 1 && self.put > MANY {
+        if self.used == 0 || self.pairs_used() < PAIRS && self.put > MANY {
             self.widen();
         }
-        let at = self.pair(place);
-        if let Some(pair) = self.pairs.get_mut(at) {
-            let [first, second] = pair;
-            *second = *first;
-            *first = Entry { place, rule };
-        }
+        let at = self.at(place);
+        // SAFETY: one of the pairs.
+        let [first, second] = unsafe { &mut *self.pairs.as_mut_ptr().byte_add(at) };
+        *second = *first;
+        *first = Entry { place, rule };
+    }
+
+    /// How many pairs are used.
+    fn pairs_used(&self) -> usize {
+        if self.used == 0 { 0 } else { self.used / PAIR + 1 }
     }
 
     /// What is in it stays where it is: a place that is looked for elsewhere now is put there again.
     #[cold]
     #[inline(never)]
     fn widen(&mut self) {
-        let pairs = if self.used == 0 { FIRST_PAIRS } else { PAIRS };
-        let before = if self.used == 0 { 0 } else { self.used + 1 };
-        PRIVATE.fetch_add((pairs - before) * size_of::<[Entry; 2]>(), Relaxed);
-        self.used = pairs - 1;
+        let before = self.pairs_used();
+        let pairs = if before == 0 { FIRST_PAIRS } else { PAIRS };
+        PRIVATE.fetch_add((pairs - before) * PAIR, Relaxed);
+        self.used = (pairs - 1) * PAIR;
     }
 
     pub fn clear(&mut self) {
-        let used = if self.used == 0 { 0 } else { self.used + 1 };
+        let used = self.pairs_used();
         if let Some(pairs) = self.pairs.get_mut(..used) {
             pairs.fill([Entry { place: 0, rule: Rule::NONE }; 2]);
         }
