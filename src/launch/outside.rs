@@ -179,9 +179,9 @@ mod tests {
         write(
             "{\"type\":\"header\"}\n{\"type\":\"end\",\"counted\":70,\"lost\":3}\n{\"type\":\"end\",\"counted\":90,\"lost\":5}\n{\"type\":\"outside\"}\n",
         );
-        assert_eq!(missing(&trace), Some((5, 90)));
+        assert_eq!(last_words(&trace).missing, Some((5, 90)));
         write(&format!("{{\"type\":\"end\",\"counted\":70,\"lost\":3}}\n{}\n{{\"type\":\"end", "x".repeat(70_000)));
-        assert_eq!(missing(&trace), None);
+        assert_eq!(last_words(&trace).missing, None);
     }
 
     #[test]
