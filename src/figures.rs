@@ -16,6 +16,11 @@ pub fn iec(bytes: u64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
+/// ` ± 1.5 GiB` behind an estimate of such a standard error; nothing where there is none.
+pub fn about(stderr_bytes: f64) -> String {
+    if stderr_bytes > 0.5 { format!(" ± {}", iec(stderr_bytes.round() as u64)) } else { String::new() }
+}
+
 /// As [`iec`], with a sign.
 pub fn iec_signed(bytes: i64) -> String {
     format!("{}{}", if bytes < 0 { "−" } else { "" }, iec(bytes.unsigned_abs()))

@@ -4,9 +4,9 @@
 
 use super::left;
 use super::phases::is_of_process;
-use super::report::{Advice, Phase, Run};
+use super::report::{Advice, Phase, PhaseSite, Run};
 use super::steps::in_words;
-use crate::figures::{count, iec, percent};
+use crate::figures::{about, count, iec, percent};
 use crate::model::units::Bytes;
 
 /// Less is not worth a person's time.
@@ -101,7 +101,8 @@ fn leaks(run: &Run) -> impl Iterator<Item = Advice> {
             return leaks_beside_the_heap(p);
         }
         let kept_by = steps.sites.first().zip(steps.sites_from);
-        let kept_by = kept_by.map(|(top, from)| format!("; kept since number {from}: {} by {}", iec(top.bytes.0), left::who(top)));
+        let kept = |top: &PhaseSite| format!("{}{} by {}", iec(top.bytes.0), about(top.stderr_bytes), left::who(top));
+        let kept_by = kept_by.map(|(top, from)| format!("; kept since number {from}: {}", kept(top)));
         Some(Advice {
             what: format!("`{}` leaks: it keeps {} each time", p.path.join(" › "), iec(p.growth_per_count_bytes? as u64)),
             evidence: format!(
@@ -123,7 +124,7 @@ fn leaks_beside_the_heap(p: &Phase) -> Option<Advice> {
     let (class, of) = steps.growth.leaking()?;
     let bytes = |of: f64| iec(of.max(0.0) as u64);
     let mapped = steps.map_sites.first().filter(|_| class == "maps");
-    let mapped = mapped.map(|top| format!("; mapped still at the end: {} by {}", iec(top.bytes.0), left::who(top)));
+    let mapped = mapped.map(|top| format!("; mapped still at the end: {}{} by {}", iec(top.bytes.0), about(top.stderr_bytes), left::who(top)));
     let class = in_words(class);
     Some(Advice {
         what: format!("`{}` leaks {class}: it keeps {} each time", p.path.join(" › "), bytes(of.per_count_bytes)),
@@ -344,7 +345,7 @@ mod tests {
     #[test]
     fn a_leak_has_the_site_that_keeps_it_and_each_class_a_line() {
         let frame = Frame { function: Some("keep".into()), ..Frame::default() };
-        let site = PhaseSite { bytes: Bytes(900 << 10), frames: vec![frame], ..PhaseSite::default() };
+        let site = PhaseSite { bytes: Bytes(900 << 10), stderr_bytes: 2048.0, frames: vec![frame], ..PhaseSite::default() };
         let steps = Steps { leaks: true, sites: vec![site], sites_from: Some(100), ..Steps::default() };
         let heap = Phase { count: 1000, growth_per_count_bytes: Some(1024.0), steps: Some(steps), ..phase("step", 0.0, 0.1) };
         let mut steps = Steps::default();
@@ -353,6 +354,6 @@ mod tests {
         let all = advice(&Run { wall_s: 10.0, phases: vec![heap, maps], ..Run::default() });
         let said: Vec<&str> = all.iter().map(|a| a.what.as_str()).collect();
         assert_eq!(said, ["`tile` leaks committed maps: it keeps 4.00 KiB each time", "`step` leaks: it keeps 1.00 KiB each time"]);
-        assert!(all[1].evidence.ends_with("over 1 000 times; kept since number 100: 900 KiB by keep"), "{}", all[1].evidence);
+        assert!(all[1].evidence.ends_with("over 1 000 times; kept since number 100: 900 KiB ± 2.00 KiB by keep"), "{}", all[1].evidence);
     }
 }

@@ -10,7 +10,7 @@ use crate::analyze::report::{Mode, Phase, PhaseDevice, PhaseSites, Run};
 use crate::model::units::Bytes;
 use crate::output::shell;
 use crate::output::table::Table;
-use crate::output::units::{count, iec, iec_signed, percent, seconds};
+use crate::output::units::{about, count, iec, iec_signed, percent, seconds};
 use std::collections::HashSet;
 
 const PHASES_SHOWN: usize = 12;
@@ -217,7 +217,7 @@ fn left(page: &mut Page, shown: &[&Phase], run: &Run) {
     let Some((left, p)) = most.filter(|(left, _)| part(left.bytes.0, run.heap.peak_bytes.0)) else { return };
     let Some(top) = left.top.first() else { return };
     let who = who(top);
-    let about = if left.stderr_bytes > 0.5 { format!(" ± {}", iec(left.stderr_bytes.round() as u64)) } else { String::new() };
+    let about = about(left.stderr_bytes);
     let name = p.path.join("/");
     let line = format!(
         "`{name}` left {}{about}{}, {} of it by {who} (--sites --phase {} --left){}",

@@ -6,7 +6,7 @@ use crate::analyze::phases::is_of_process;
 use crate::analyze::report::{Difference, Outlier, Phase, PhaseSite, Run, Steps};
 use crate::analyze::steps::in_words;
 use crate::output::table::{Table, cut};
-use crate::output::units::{count, iec, iec_signed, percent, seconds};
+use crate::output::units::{about, count, iec, iec_signed, percent, seconds};
 
 /// Phases of the table, and those that have a line about the time that took longest.
 const SHOWN: usize = 5;
@@ -162,8 +162,7 @@ fn by_owner(sites: &[PhaseSite]) -> String {
         }
     }
     let said = all.iter().take(SITES_SHOWN).map(|(name, bytes, variance)| {
-        let about = if *variance > 0.25 { format!(" ± {}", iec(variance.sqrt().round() as u64)) } else { String::new() };
-        format!("{}{about} by {name}", iec(*bytes))
+        format!("{}{} by {name}", iec(*bytes), about(variance.sqrt()))
     });
     said.collect::<Vec<_>>().join(", ")
 }
