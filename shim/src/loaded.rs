@@ -224,7 +224,7 @@ pub fn function(name: &[u8], but: *const c_void, caller: usize, file: &[u8]) -> 
 }
 
 struct Marks<'a> {
-    words: &'a [&'a [u8]],
+    signs: &'a [&'a [&'a [u8]]],
     seen: u64,
 }
 
@@ -232,8 +232,8 @@ unsafe extern "C" fn mark(info: *const Info, _: usize, marks: *mut Marks) -> c_i
     // SAFETY: the loader's data, under its lock; the caller's variable.
     unsafe {
         let name = name_of(info);
-        for (i, word) in (*marks).words.iter().enumerate() {
-            if (0..name.len()).any(|at| name.get(at..).is_some_and(|rest| rest.starts_with(word))) {
+        for (i, signs) in (*marks).signs.iter().enumerate() {
+            if signs.iter().any(|sign| bears(name, sign)) {
                 (*marks).seen |= 1 << i;
             }
         }
@@ -241,9 +241,20 @@ unsafe extern "C" fn mark(info: *const Info, _: usize, marks: *mut Marks) -> c_i
     }
 }
 
-/// Which of `words` (64 at most) stand in the path of a loaded object: bit by bit.
-pub fn mentioned(words: &[&[u8]]) -> u64 {
-    let mut marks = Marks { words, seen: 0 };
+/// Whether a path has a sign: folders one in the other, with a slash after each, or else the beginning of the file's name.
+fn bears(path: &[u8], sign: &[u8]) -> bool {
+    let (folder, file) = split(path);
+    if !sign.ends_with(b"/") {
+        return file.starts_with(sign);
+    }
+    let begins = |at: usize| at == 0 || folder.get(at - 1) == Some(&b'/');
+    (0..folder.len()).any(|at| begins(at) && folder.get(at..).is_some_and(|rest| rest.starts_with(sign)))
+}
+
+/// Of which of `signs` (64 at most) the path of a loaded object has one: bit by bit. A sign is folders one in the other, each with a slash after it
+/// (`cupy/cuda/`), or the beginning of a file's name.
+pub fn mentioned(signs: &[&[&[u8]]]) -> u64 {
+    let mut marks = Marks { signs, seen: 0 };
     each(mark, &mut marks);
     marks.seen
 }

@@ -80,3 +80,25 @@ fn dlsym_stays_right_with_another_library_there() {
         });
     }
 }
+
+#[test]
+fn a_folder_that_is_called_as_a_framework_makes_none_of_what_lies_in_it() {
+    let test = "a_folder_that_is_called_as_a_framework_makes_none_of_what_lies_in_it";
+    if skipped(test) {
+        return;
+    }
+    let put = |file: &str| {
+        std::fs::create_dir_all(support::out_dir().join(file).parent().expect("a folder")).expect("a folder");
+        support::build("cuda/plugin.c", file, &["-shared", "-fPIC"]);
+    };
+    ["cupy-free", "cupy", "xla_cuda_env", "xla_extension-src", "librmm-dev"]
+        .iter()
+        .for_each(|folder| put(&format!("{folder}/libplain.so")));
+    ["cupy/cuda/memory.so", "cupy_backends/cuda/driver.so", "rmm/pylibrmm/memory_resource.so"]
+        .iter()
+        .for_each(|file| put(&format!("packages/{file}")));
+    for (mode, pools) in [("folders", json!([])), ("packages", json!(["CuPy", "RMM"]))] {
+        let g = gpu("frameworks", mode, "proc");
+        assert_eq!((g.at("/own_pools"), g.number("/devices/0/peak_bytes")), (&pools, 20 * MIB), "{mode}");
+    }
+}

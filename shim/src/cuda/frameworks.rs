@@ -12,15 +12,22 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use memshim_format::gpu::{self, kind, state};
 use memshim_format::record::{ARG_WORD, op, start};
 
-/// Pools by a word in the path of their library.
-const POOLS: [(&[u8], &[u8]); 4] = [(b"/cupy", b"CuPy"), (b"xla_cuda", b"XLA"), (b"xla_extension", b"XLA"), (b"librmm", b"RMM")];
+/// What tells of a pool by the paths of loaded libraries, as [`loaded::mentioned`] takes it, and the pool's name.
+type Pool = (&'static [&'static [u8]], &'static [u8]);
+
+/// A folder that is called `cupy` and no more can be anything's: CuPy's own modules lie in packages of it.
+const POOLS: [Pool; 3] = [
+    (&[b"cupy/_core/", b"cupy/core/", b"cupy/cuda/", b"cupy_backends/", b"cupy"], b"CuPy"),
+    (&[b"xla_cuda", b"xla_extension"], b"XLA"),
+    (&[b"librmm", b"rmm/pylibrmm/", b"rmm/_lib/"], b"RMM"),
+];
 
 /// Bit by pool: it is named.
 static NAMED: AtomicU64 = AtomicU64::new(0);
 
 /// Names the frameworks that are loaded, each once: when the first context is met, at the interval of the other samples, and at the end.
 pub fn name_pools(hot: *mut Hot) {
-    let seen = loaded::mentioned(&POOLS.map(|(word, _)| word));
+    let seen = loaded::mentioned(&POOLS.map(|(signs, _)| signs));
     let new = seen & !NAMED.fetch_or(seen, Relaxed);
     for (i, (_, name)) in POOLS.iter().enumerate() {
         if new >> i & 1 == 1 {

@@ -59,6 +59,33 @@ static int pools(char **args)
     OKAY(cuMemAlloc_v2, &block, (size_t)(20 * MIB));
     return 0;
 }
+/* A library of any name in folders whose names begin as a framework's does, and are none of its own. */
+static int folders(char **args)
+{
+    driver(args);
+    const char *folders[] = {"cupy-free", "cupy", "xla_cuda_env", "xla_extension-src", "librmm-dev"};
+    char path[64];
+    for (int i = 0; i < 5; i++) {
+        snprintf(path, sizeof path, "%s/libplain.so", folders[i]);
+        need(dlopen(beside(path), RTLD_NOW | RTLD_LOCAL) != 0, "%s", dlerror());
+    }
+    Ptr block;
+    context(0);
+    OKAY(cuMemAlloc_v2, &block, (size_t)(20 * MIB));
+    return 0;
+}
+/* CuPy's and RMM's own modules, whose files' names say nothing. */
+static int packages(char **args)
+{
+    driver(args);
+    need(dlopen(beside("packages/cupy/cuda/memory.so"), RTLD_NOW | RTLD_LOCAL) != 0, "%s", dlerror());
+    need(dlopen(beside("packages/cupy_backends/cuda/driver.so"), RTLD_NOW | RTLD_LOCAL) != 0, "%s", dlerror());
+    need(dlopen(beside("packages/rmm/pylibrmm/memory_resource.so"), RTLD_NOW | RTLD_LOCAL) != 0, "%s", dlerror());
+    Ptr block;
+    context(0);
+    OKAY(cuMemAlloc_v2, &block, (size_t)(20 * MIB));
+    return 0;
+}
 /* They are loaded when there has long been a context: one is seen at a later call, the other at the end. */
 static int late(char **args)
 {
@@ -73,4 +100,4 @@ static int late(char **args)
     need(dlopen(beside("librmm.so"), RTLD_NOW | RTLD_LOCAL) != 0, "%s", dlerror());
     return 0;
 }
-MODES({"late", late}, {"pools", pools}, {"torch", torch}, {"whole", whole}, {"twice", twice})
+MODES({"folders", folders}, {"late", late}, {"packages", packages}, {"pools", pools}, {"torch", torch}, {"whole", whole}, {"twice", twice})
