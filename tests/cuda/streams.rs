@@ -141,6 +141,21 @@ fn what_a_launch_copies_is_not_known_once_nodes_that_copy_are_changed() {
 }
 
 #[test]
+fn what_a_launch_copies_is_not_known_where_a_conditional_node_may_copy() {
+    if skipped("what_a_launch_copies_is_not_known_where_a_conditional_node_may_copy") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("streams", "conditional", way);
+        let all = g.at("/graphs").as_array().expect("a list").iter().filter(|g| g["instantiations"] == 1);
+        let copied: Vec<&Value> = all.map(|g| &g["bytes_per_launch"]).collect();
+        let (none, known) = (Value::Null, json!({"H2D": MIB, "D2H": MIB / 2, "memset": 4096}));
+        assert_eq!((copied, g.at("/graphs_total/bytes")), (vec![&none, &none, &none, &known], &none), "{way}");
+        assert!(g.text().contains("what graphs copied is not known: "), "{}", g.text());
+    }
+}
+
+#[test]
 fn memory_of_graphs_counts_while_they_are_instantiated() {
     if skipped("memory_of_graphs_counts_while_they_are_instantiated") {
         return;

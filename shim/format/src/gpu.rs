@@ -357,6 +357,8 @@ pub mod graph {
     pub const ADD_FREE: u64 = 15;
     /// A node of a graph is changed, or removed; of which graph is not said. a: the node, b: 1 where what that graph copies can be another from here on.
     pub const NODE_CHANGE: u64 = 16;
+    /// A node is added of which it is not known what it copies: that of a conditional's body. a: the graph.
+    pub const ADD_UNKNOWN: u64 = 17;
 }
 
 /// What a STATE row says (its flags).

@@ -241,6 +241,8 @@ pub fn node(c: &Call, at: usize) -> Option<(u64, u64, u64)> {
     const COPY: u64 = 1;
     const SET: u64 = 2;
     const CHILD: u64 = 4;
+    /// From here on: conditionals, whose bodies are filled later, and what no driver had yet.
+    const CONDITIONAL: u64 = 13;
     if at == 0 {
         return None;
     }
@@ -249,6 +251,7 @@ pub fn node(c: &Call, at: usize) -> Option<(u64, u64, u64)> {
         COPY => node_of_copy(c, at + 32),
         SET => node_of_set(at + 16),
         CHILD => Some((graph::ADD_CHILD, word_of(at, 16), 0)),
+        CONDITIONAL.. => Some((graph::ADD_UNKNOWN, 0, 0)),
         _ => None,
     }
 }

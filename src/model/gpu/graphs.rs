@@ -21,7 +21,7 @@ pub struct Graph {
     /// What a launch copies, as it is now, and what all launches copied.
     pub per_launch: Bytes,
     pub copied: Bytes,
-    /// Nodes that copy have been changed since: what a launch copies is not known; and there was a launch of which it was not.
+    /// Nodes that copy have been changed since, or there are some of which nobody says what they copy: what a launch copies is not known; and there was a launch of which it was not.
     pub is_changed: bool,
     pub is_launched_changed: bool,
     pub timed: u64,
@@ -56,7 +56,7 @@ const NODES: usize = 10_000;
 struct Template {
     captures: u64,
     bytes: Bytes,
-    /// Nodes that copy have been changed.
+    /// Nodes that copy have been changed, or it is not known what some copy.
     is_changed: bool,
     /// Of all its allocations: that some are freed before others begin is not told by its nodes alone.
     memory: u64,
@@ -157,6 +157,7 @@ impl Graphs {
             graph::NODE_CHANGE if b != 0 => {
                 self.graphs.values_mut().filter(|g| g.bytes != Bytes::default()).for_each(|g| g.is_changed = true);
             }
+            graph::ADD_UNKNOWN => self.graphs.entry(a).or_default().is_changed = true,
             graph::UPLOAD => self.exec(a).uploads += 1,
             graph::EXEC_DESTROY => {
                 let i = self.execs.remove(&a)?;

@@ -290,7 +290,7 @@ fn graphs(page: &mut Page, g: &Gpu) {
     );
     page.block("", [line]);
     if t.bytes.is_none() {
-        page.block("", ["what graphs copied is not known: nodes of theirs that copy were changed".to_owned()]);
+        page.block("", ["what graphs copied is not known: nodes of theirs that copy were changed, or are conditional".to_owned()]);
     } else if !copied.is_empty() {
         page.block("", [format!("graphs copied {}", copied.join(", "))]);
     }

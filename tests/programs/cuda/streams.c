@@ -102,6 +102,28 @@ static int graphs(char **args)
     return 0;
 }
 
+/* A node whose body may copy: in a graph that does so itself, in one that does nothing else, and in a child of a third. */
+static int conditional(char **args)
+{
+    prepare(args);
+    Graph g = captured(1), only, outer;
+    Exec e;
+    OKAY(cuGraphCreate, &only, 0);
+    OKAY(cuGraphCreate, &outer, 0);
+    void *node;
+    struct { int type, reserved[3]; union { Graph child; char room[232]; } of; } body = {13}, child = {4, .of.child = only};
+    const Graph all[] = {g, only, outer, captured(1)};
+    OKAY(cuGraphAddNode, &node, g, (void *)0, (size_t)0, &body);
+    OKAY(cuGraphAddNode_v2, &node, only, (void *)0, (void *)0, (size_t)0, &body);
+    OKAY(cuGraphAddNode_v3, &node, outer, (void *)0, (void *)0, (size_t)0, &child);
+    for (int i = 0; i < 4; i++) {
+        OKAY(cuGraphInstantiateWithFlags, &e, all[i], (uint64_t)0);
+        OKAY(cuGraphLaunch, e, a);
+    }
+    OKAY(cuCtxSynchronize);
+    return 0;
+}
+
 /* Graphs whose nodes are changed: which launch copied what, the driver alone knows. A node's handle is its type. */
 static int changed_nodes(char **args)
 {
@@ -308,6 +330,7 @@ static int per_thread(char **args)
     return 0;
 }
 
+<<<<<<< HEAD
 /* Each of more streams than one look asks has a kernel that runs until the host, after a nap, waits for them. */
 static int many_busy(char **args)
 {
@@ -367,3 +390,6 @@ static int launches_alone(char **args)
 }
 
 MODES({"overlap", overlap}, {"many_busy", many_busy}, {"long_capture", long_capture}, {"destroyed_at_work", destroyed_at_work}, {"launches_alone", launches_alone}, {"kernels", kernels}, {"graphs", graphs}, {"changed_nodes", changed_nodes}, {"changed_and_launched", changed_and_launched}, {"changed_templates", changed_templates}, {"captures", captures}, {"rare_captures", rare_captures}, {"graph_memory", graph_memory}, {"per_thread", per_thread})
+=======
+MODES({"overlap", overlap}, {"kernels", kernels}, {"graphs", graphs}, {"conditional", conditional}, {"changed_nodes", changed_nodes}, {"changed_and_launched", changed_and_launched}, {"changed_templates", changed_templates}, {"captures", captures}, {"rare_captures", rare_captures}, {"graph_memory", graph_memory}, {"per_thread", per_thread})
+>>>>>>> 9b01eec (GPUs: what a launch of a graph with a conditional node copies is not known, nor what all graphs copied then)
