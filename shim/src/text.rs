@@ -157,7 +157,8 @@ impl Text {
         self.str("\"")
     }
 
-    fn hex8(&mut self, c: u8) -> &mut Text {
+    /// Appends two hexadecimal digits.
+    pub fn hex8(&mut self, c: u8) -> &mut Text {
         let at = |n: u8| HEX.get(n as usize & 15).copied().unwrap_or(b'0');
         self.bytes(&[at(c >> 4), at(c)])
     }

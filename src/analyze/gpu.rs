@@ -73,6 +73,8 @@ fn device(g: &GpuEnd, index: u64, start: Nanos) -> GpuDevice {
     GpuDevice {
         index: (index != NO_DEVICE).then_some(index),
         name: g.devices.get(&index).cloned(),
+        uuid: g.uuids.get(&index).cloned(),
+        pci_bus_id: g.buses.get(&index).cloned(),
         link_gb_per_s: link(g, index as u8),
         total_bytes: (d.total > 0).then_some(Bytes(d.total)),
         free_bytes: d.free.map(Bytes),

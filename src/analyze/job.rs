@@ -132,9 +132,17 @@ fn together<'a>(runs: impl Iterator<Item = &'a Run>, others: impl Iterator<Item 
     (Bytes(most), at)
 }
 
-/// Each device once, with what all processes did on it.
+/// What tells devices of a host apart, the best that is known: each process numbers those that it may see from 0 on.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Card<'a> {
+    Uuid(&'a str),
+    Bus(&'a str),
+    Index(u64),
+}
+
+/// Each device once, with what all processes did on it; by host and index, then by rank.
 fn gpus(runs: &[Run]) -> Vec<JobGpu> {
-    let mut all = BTreeMap::<(&str, u64), JobGpu>::new();
+    let mut all = BTreeMap::<(&str, Card), JobGpu>::new();
     for r in runs {
         let Some(g) = &r.gpu else { continue };
         let moved = |direction: &str, device: u64| {
@@ -143,7 +151,15 @@ fn gpus(runs: &[Run]) -> Vec<JobGpu> {
         };
         for d in &g.devices {
             let Some(index) = d.index else { continue };
-            let of = all.entry((&r.host, index)).or_insert_with(|| JobGpu { host: r.host.clone(), index, ..JobGpu::default() });
+            let card = match (&d.uuid, &d.pci_bus_id) {
+                (Some(uuid), _) => Card::Uuid(uuid),
+                (None, Some(bus)) => Card::Bus(bus),
+                (None, None) => Card::Index(index),
+            };
+            let new = || JobGpu { host: r.host.clone(), index: Some(index), uuid: d.uuid.clone(), ..JobGpu::default() };
+            let of = all.entry((&r.host, card)).or_insert_with(new);
+            of.index = of.index.filter(|known| *known == index);
+            of.pci_bus_id = of.pci_bus_id.take().or_else(|| d.pci_bus_id.clone());
             let add = |a: &mut Bytes, b: u64| *a = Bytes(a.0.saturating_add(b));
             of.name = of.name.take().or_else(|| d.name.clone());
             of.total_bytes = of.total_bytes.max(d.total_bytes);
@@ -156,7 +172,9 @@ fn gpus(runs: &[Run]) -> Vec<JobGpu> {
             add(&mut of.d2h_bytes, moved("D2H", index));
         }
     }
-    all.into_values().collect()
+    let mut all: Vec<JobGpu> = all.into_values().collect();
+    all.sort_by_cached_key(|g| (g.host.clone(), g.index.unwrap_or(u64::MAX), g.ranks.iter().min().copied()));
+    all
 }
 
 /// Parents before their children, siblings by start, images of a process in order.
@@ -261,7 +279,7 @@ mod tests {
         let mut report = Report { runs: vec![on(1, &[(0, 10)]), on(2, &[(0, 20), (1, 5)])], ..Report::default() };
         complete(&mut report);
         let rows: Vec<_> = report.job.gpus.iter().map(|g| (g.index, g.processes, g.peak_sum_bytes.0, g.ranks.clone())).collect();
-        assert_eq!(rows, [(0, 2, 30, vec![1, 2]), (1, 1, 5, vec![2])]);
+        assert_eq!(rows, [(Some(0), 2, 30, vec![1, 2]), (Some(1), 1, 5, vec![2])]);
     }
 
     #[test]

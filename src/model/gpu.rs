@@ -68,6 +68,9 @@ pub struct GpuEnd {
     pub pools: Vec<String>,
     /// Their links, as the kernel named them.
     pub links: BTreeMap<u64, String>,
+    /// Their UUIDs, as `nvidia-smi` writes them, and where they are on the PCI bus, as the driver writes it.
+    pub uuids: BTreeMap<u64, String>,
+    pub buses: BTreeMap<u64, String>,
     /// Driver calls that the shim did not know.
     pub unknown_calls: Vec<String>,
     /// `events`, `cupti`, `wall`, `off`.
@@ -232,6 +235,12 @@ impl Gpu {
                 }
                 name::LINK => {
                     end.links.insert(number, text);
+                }
+                name::UUID => {
+                    end.uuids.insert(number, text);
+                }
+                name::BUS => {
+                    end.buses.insert(number, text);
                 }
                 name::POOL if !end.pools.contains(&text) => end.pools.push(text),
                 name::UNKNOWN_CALL => end.unknown_calls.push(text),

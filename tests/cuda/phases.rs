@@ -67,6 +67,7 @@ fn a_job_on_two_devices_has_each_once_and_phases_have_what_they_did_on_both() {
     let of = |i: u64, gib: u64, [peaks, down, up]: [u64; 3]| {
         json!({
             "host": ranks[0].run["host"], "index": i, "name": format!("Fake GPU {i}"), "total_bytes": gib << 30, "processes": 2, "ranks": [0, 1],
+            "uuid": format!("GPU-00000000-0000-0000-0000-{:012}", i + 1), "pci_bus_id": null,
             "peak_sum_bytes": peaks * MIB, "reserved_peak_sum_bytes": peaks * MIB, "used_peak_bytes": null, "h2d_bytes": down * MIB, "d2h_bytes": up * MIB
         })
     };
@@ -81,6 +82,74 @@ fn a_job_on_two_devices_has_each_once_and_phases_have_what_they_did_on_both() {
         let line = format!("{} ", g.run["pid"]);
         assert!(text.lines().any(|l| l.contains(&line) && l.contains(&format!(" rank {} ", g.run["rank"]))), "{line}: {text}");
     }
+}
+
+/// A job's GPUs in JSON, and the first cells of their table.
+fn gpus_of_job(ranks: &[Gpu]) -> (Vec<Value>, Vec<String>) {
+    let read = |json: &[&str]| {
+        let mut c = Command::new(support::memshim());
+        c.arg("analyze").args(json).args(ranks.iter().map(|g| &g.trace)).env("COLUMNS", "200");
+        support::lossy(&c.output().expect("a report").stdout)
+    };
+    let report: Value = serde_json::from_str(&read(&["--json"])).expect("JSON");
+    let text = read(&[]);
+    let lines = text.lines().skip_while(|l| !l.contains("peaks, summed")).skip(1).take_while(|l| l.contains("Fake GPU"));
+    let first = |l: &str| l.trim_start().split("  ").next().unwrap_or_default().to_owned();
+    (report["job"]["gpus"].as_array().expect("a list").clone(), lines.map(first).collect())
+}
+
+#[test]
+fn cards_of_a_job_are_told_apart_by_what_they_are_and_not_by_what_each_rank_calls_them() {
+    let test = "cards_of_a_job_are_told_apart_by_what_they_are_and_not_by_what_each_rank_calls_them";
+    if skipped(test) {
+        return;
+    }
+    let program = program("phases", "proc");
+    let rank = |rank: &str, mode: &str, card: Variables| {
+        let both = [&[("SLURM_PROCID", rank)], card].concat();
+        let at = format!("cuda_{test}_{rank}_{mode}_{}", card.iter().map(|(_, v)| v.replace(':', "_")).collect::<Vec<_>>().join("_"));
+        gpu_of(&program, &at, &[mode, "proc"], Mode::Fast, (&[("MEMSHIM_OUT", "trace.jsonl")], &both))
+    };
+    let of = |g: &Value| {
+        let mib = g["peak_sum_bytes"].as_u64().expect("bytes") / MIB;
+        (g["index"].as_u64(), g["processes"].as_u64(), mib, ["uuid", "pci_bus_id"].map(|key| g[key].as_str().map(str::to_owned)))
+    };
+    let text = |t: &str| Some(t.to_owned());
+
+    // Each rank has one for itself, and it is its first.
+    let uuids = [
+        "1a2b3c4d00000000000000000000abcd",
+        "2a2b3c4d00000000000000000000abcd",
+        "0a2b3c4d00000000000000000000abcd",
+        "1a2b3c4e00000000000000000000abcd",
+    ];
+    let own: Vec<Gpu> = (0..4).map(|i| rank(&i.to_string(), "stages", &[("FAKE_UUID", uuids[i])])).collect();
+    let (gpus, table) = gpus_of_job(&own);
+    let name = |i: usize| format!("GPU-{}-0000-0000-0000-00000000abcd", &uuids[i][..8]);
+    assert_eq!(gpus.iter().map(of).collect::<Vec<_>>(), [0, 1, 2, 3].map(|i| (Some(0), Some(1), 15, [Some(name(i)), None])));
+    assert_eq!(gpus.iter().map(|g| g["ranks"].clone()).collect::<Vec<_>>(), [0, 1, 2, 3].map(|i| json!([i])));
+    assert_eq!(table, ["0 (GPU-1a2b3c4d)", "0 (GPU-2a2b3c4d)", "0 (GPU-0a2b3c4d)", "0 (GPU-1a2b3c4e)"]);
+    assert_eq!(own[0].at("/devices/0/uuid"), &json!(name(0)));
+
+    // Two share one, which is the second of a rank that sees two.
+    let second = "2";
+    let shared = [rank("0", "stages", &[("FAKE_UUID", second)]), rank("1", "stages", &[("FAKE_UUID", second)])];
+    let uuid = |i: u8| text(&format!("GPU-00000000-0000-0000-0000-00000000000{i}"));
+    let (gpus, table) = gpus_of_job(&shared);
+    assert_eq!((of(&gpus[0]), gpus.len()), ((Some(0), Some(2), 30, [uuid(2), None]), 1));
+    assert_eq!(table, ["0"]);
+    let [one, _] = shared;
+    let (gpus, table) = gpus_of_job(&[one, rank("1", "devices", &[])]);
+    let expected = [(Some(0), Some(1), 14, [uuid(1), None]), (None, Some(2), 15 + 18, [uuid(2), None])];
+    assert_eq!(gpus.iter().map(of).collect::<Vec<_>>(), expected);
+    assert_eq!(table, ["0 (GPU-00000000)", "GPU-00000000"]);
+
+    // A driver that does not say has them at places of the bus.
+    let places = ["0000:3B:00.0", "0000:AF:00.0"];
+    let placed = [0, 1].map(|i| rank(&i.to_string(), "stages", &[("FAKE_UUID", "none"), ("FAKE_BUS", places[i])]));
+    let (gpus, table) = gpus_of_job(&placed);
+    assert_eq!(gpus.iter().map(of).collect::<Vec<_>>(), places.map(|at| (Some(0), Some(1), 15, [None, text(at)])));
+    assert_eq!(table, ["0 (0000:3B:00.0)", "0 (0000:AF:00.0)"]);
 }
 
 #[test]

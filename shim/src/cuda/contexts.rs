@@ -176,10 +176,33 @@ fn name_device(hot: *mut Hot, device: i32) {
     if asked == 0 {
         name(hot, gpu::name::DEVICE, device as u64, &text);
     }
+    name_uuid(hot, device);
     name_link(hot, device);
 }
 
-/// Says what the device's link can do, where the kernel shows that.
+/// Says which card it is: each process numbers those that it may see from 0 on.
+fn name_uuid(hot: *mut Hot, device: i32) {
+    /// Where the digits of a UUID are parted, in bytes.
+    const PARTED: [usize; 4] = [4, 6, 8, 10];
+    let mut uuid = [0u8; 16];
+    let asked = sys::keep_errno(|| match own().device_uuid {
+        // SAFETY: writes 16 bytes.
+        Some(f) => unsafe { f(&raw mut uuid, device) },
+        None => 1,
+    });
+    if asked != 0 || uuid == [0; 16] {
+        return;
+    }
+    let mut text = [0u8; 48];
+    let mut t = Text::over(&mut text);
+    t.str("GPU-");
+    for (i, byte) in uuid.into_iter().enumerate() {
+        t.str(if PARTED.contains(&i) { "-" } else { "" }).hex8(byte);
+    }
+    name(hot, gpu::name::UUID, device as u64, &text);
+}
+
+/// Says where on the bus the device is, and what its link can do, where the kernel shows that.
 fn name_link(hot: *mut Hot, device: i32) {
     let mut bus = [0u8; 32];
     let asked = sys::keep_errno(|| match own().device_bus {
@@ -191,6 +214,7 @@ fn name_link(hot: *mut Hot, device: i32) {
     if asked != 0 || len == 0 {
         return;
     }
+    name(hot, gpu::name::BUS, device as u64, &bus);
     bus.make_ascii_lowercase();
     let bus = bus.get(..len).unwrap_or(b"");
     let read = |file: &str, into: &mut [u8]| {

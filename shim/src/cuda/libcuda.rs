@@ -45,6 +45,7 @@ own_functions! {
     primary_state: "cuDevicePrimaryCtxGetState", (i32, *mut u32, *mut i32);
     device_name: "cuDeviceGetName", (*mut c_char, i32, i32);
     device_bus: "cuDeviceGetPCIBusId", (*mut c_char, i32, i32);
+    device_uuid: "cuDeviceGetUuid_v2" | "cuDeviceGetUuid", (*mut [u8; 16], i32);
     address_range: "cuMemGetAddressRange_v2", (*mut u64, *mut usize, u64);
     pointer_attribute: "cuPointerGetAttribute", (*mut c_void, i32, u64);
     driver_version: "cuDriverGetVersion", (*mut i32);

@@ -148,6 +148,10 @@ pub struct GpuDevice {
     /// `null` where it is not known.
     pub index: Option<u64>,
     pub name: Option<String>,
+    /// Which card it is, or which instance of MIG: `GPU-` and 8-4-4-4-12 hexadecimal digits, as `nvidia-smi -L` lists cards.
+    pub uuid: Option<String>,
+    /// Where it is on the PCI bus, `0000:3B:00.0`.
+    pub pci_bus_id: Option<String>,
     /// What its link to the host can carry one way, 10⁹ bytes a second, by its generation and width.
     pub link_gb_per_s: Option<f64>,
     pub total_bytes: Option<Bytes>,
@@ -363,7 +367,11 @@ pub struct FailedCall {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct JobGpu {
     pub host: String,
-    pub index: u64,
+    /// The number that it has in each of the processes; `null` where that is not the same in all.
+    pub index: Option<u64>,
+    /// Which it is: by the UUID, else by its place on the bus, else by the index.
+    pub uuid: Option<String>,
+    pub pci_bus_id: Option<String>,
     pub name: Option<String>,
     pub total_bytes: Option<Bytes>,
     /// Processes that called its driver, and their ranks.

@@ -1,7 +1,7 @@
 //! The job as a tree of processes, and the threads of one run.
 
 use super::{Page, ended, peak_resident};
-use crate::analyze::report::{Job, NotRecorded, Report, Run};
+use crate::analyze::report::{Job, JobGpu, NotRecorded, Report, Run};
 use crate::output::table::{Table, cut};
 use crate::output::units::{count, iec, percent};
 use std::collections::{BTreeMap, HashSet};
@@ -135,9 +135,13 @@ fn gpus(report: &Report) -> Vec<String> {
     }
     let mut t = Table::with_text_last();
     t.row(["GPU", "processes", "peaks, summed", "reserved, summed", "most in use", "H2D", "D2H", "name"]);
+    // Where the index alone says which it is there is no need for more.
+    let numbers: HashSet<_> = all.iter().map(|g| (&g.host, g.index)).collect();
+    let by_index = numbers.len() == all.len() && all.iter().all(|g| g.index.is_some());
     for g in all.iter().take(GPUS_SHOWN) {
+        let card = card(g, by_index);
         t.row([
-            if report.job.hosts > 1 { format!("{}:{}", g.host, g.index) } else { g.index.to_string() },
+            if report.job.hosts > 1 { format!("{}:{card}", g.host) } else { card },
             count(g.processes),
             iec(g.peak_sum_bytes.0),
             iec(g.reserved_peak_sum_bytes.0),
@@ -152,6 +156,19 @@ fn gpus(report: &Report) -> Vec<String> {
         lines.push(format!("and {} more (all in --json)", all.len() - GPUS_SHOWN));
     }
     lines
+}
+
+/// What a GPU is called: the index that it has in all processes, and where that does not tell it from others the beginning of its UUID, or its
+/// place on the bus.
+fn card(g: &JobGpu, by_index: bool) -> String {
+    /// Of a UUID: `GPU-` and the first eight digits.
+    const UUID_SHOWN: usize = 12;
+    let uuid = g.uuid.as_ref().map(|uuid| uuid.chars().take(UUID_SHOWN).collect());
+    match (g.index, uuid.or_else(|| g.pci_bus_id.clone()).filter(|_| !by_index)) {
+        (Some(index), Some(card)) => format!("{index} ({card})"),
+        (Some(index), None) => index.to_string(),
+        (None, card) => card.unwrap_or_default(),
+    }
 }
 
 struct Process<'a> {

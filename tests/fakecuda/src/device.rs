@@ -7,6 +7,15 @@ use crate::code::{INVALID_DEVICE, INVALID_VALUE, NOT_FOUND};
 use crate::lookup::version;
 use crate::memory::TOTAL;
 
+/// Device 0 has that of FAKE_UUID, where that is set; the others have their number and one.
+fn uuid(d: i32) -> Result<[u8; 16], i32> {
+    let number = match variable(c"FAKE_UUID").filter(|_| d == 0) {
+        Some(digits) => std::str::from_utf8(digits).ok().and_then(|digits| u128::from_str_radix(digits, 16).ok()),
+        None => Some(d as u128 + 1),
+    };
+    number.map(u128::to_be_bytes).ok_or(INVALID_VALUE)
+}
+
 driver_functions! { call;
     cuInit(flags: u32) => call.make(|driver| {
         driver.initialised = true;
@@ -42,12 +51,8 @@ driver_functions! { call;
         });
         Ok(())
     };
-    cuDeviceGetUuid_v2(id: Out<[u8; 16]>, d: i32) => {
-        let mut of = [0; 16];
-        of[15] = d as u8 + 1;
-        id.set(of);
-        Ok(())
-    };
+    cuDeviceGetUuid(id: Out<[u8; 16]>, d: i32) => uuid(d).map(|of| id.set(of));
+    cuDeviceGetUuid_v2(id: Out<[u8; 16]>, d: i32) => uuid(d).map(|of| id.set(of));
     // Where device 0 is on the bus, where FAKE_BUS says so; the others are nowhere.
     cuDeviceGetPCIBusId(text: Out<u8>, len: i32, d: i32) => {
         let at = variable(c"FAKE_BUS").filter(|_| d == 0);

@@ -11,6 +11,7 @@
 //!
 //! - `FAKE_STARVED`: threads but the first get no processor for ten seconds
 //! - `FAKE_BUS`: where device 0 is on the bus; without it no device is anywhere
+//! - `FAKE_UUID`: the UUID of device 0 in 32 hexadecimal digits; with anything else it has none
 //! - `FAKE_LAGS`: events of streams that have had no work are done so many questions later
 //! - `FAKE_SPLITS`: copies to the device of more bytes are made in halves
 #![allow(clippy::too_many_arguments)] // as the API has them
