@@ -251,8 +251,8 @@ fn bears(path: &[u8], sign: &[u8]) -> bool {
     (0..folder.len()).any(|at| begins(at) && folder.get(at..).is_some_and(|rest| rest.starts_with(sign)))
 }
 
-/// Of which of `signs` (64 at most) the path of a loaded object has one: bit by bit. A sign is folders one in the other, each with a slash after it
-/// (`cupy/cuda/`), or the beginning of a file's name.
+/// Of which of `signs` (64 at most) the path of a loaded object has one: bit by bit. A sign is folders one in the other, each with a slash
+/// after it (`cupy/cuda/`), or the beginning of a file's name.
 pub fn mentioned(signs: &[&[&[u8]]]) -> u64 {
     let mut marks = Marks { signs, seen: 0 };
     each(mark, &mut marks);

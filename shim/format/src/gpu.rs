@@ -420,7 +420,8 @@ pub mod name {
     pub const REASON: u64 = 7;
     /// A piece of the path of CUPTI's library; the ticket is the piece's number.
     pub const CUPTI: u64 = 8;
-    /// A device's UUID, `GPU-` and 8-4-4-4-12 hexadecimal digits, which is another for each instance of MIG; the ticket is the device's number.
+    /// A device's UUID, `GPU-` and 8-4-4-4-12 hexadecimal digits, which is another for each instance of MIG; the ticket is the
+    /// device's number.
     pub const UUID: u64 = 9;
     /// Where a device is on the PCI bus, as the driver writes it, `0000:3B:00.0`; the ticket is the device's number.
     pub const BUS: u64 = 10;

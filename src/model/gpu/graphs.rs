@@ -21,7 +21,8 @@ pub struct Graph {
     /// What a launch copies, as it is now, and what all launches copied.
     pub per_launch: Bytes,
     pub copied: Bytes,
-    /// Nodes that copy have been changed since, or there are some of which nobody says what they copy: what a launch copies is not known; and there was a launch of which it was not.
+    /// Nodes that copy have been changed since, or there are some of which nobody says what they copy: what a launch copies is not
+    /// known; and there was a launch of which it was not.
     pub is_changed: bool,
     pub is_launched_changed: bool,
     pub timed: u64,

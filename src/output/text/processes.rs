@@ -158,8 +158,8 @@ fn gpus(report: &Report) -> Vec<String> {
     lines
 }
 
-/// What a GPU is called: the index that it has in all processes, and where that does not tell it from others the beginning of its UUID, or its
-/// place on the bus.
+/// What a GPU is called: the index that it has in all processes, and where that does not tell it from others the beginning of its UUID, or
+/// its place on the bus.
 fn card(g: &JobGpu, by_index: bool) -> String {
     /// Of a UUID: `GPU-` and the first eight digits.
     const UUID_SHOWN: usize = 12;
