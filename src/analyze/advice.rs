@@ -124,7 +124,8 @@ fn leaks_beside_the_heap(p: &Phase) -> Option<Advice> {
     let (class, of) = steps.growth.leaking()?;
     let bytes = |of: f64| iec(of.max(0.0) as u64);
     let mapped = steps.map_sites.first().filter(|_| class == "maps");
-    let mapped = mapped.map(|top| format!("; mapped still at the end: {}{} by {}", iec(top.bytes.0), about(top.stderr_bytes), left::who(top)));
+    let mapped =
+        mapped.map(|top| format!("; mapped still at the end: {}{} by {}", iec(top.bytes.0), about(top.stderr_bytes), left::who(top)));
     let class = in_words(class);
     Some(Advice {
         what: format!("`{}` leaks {class}: it keeps {} each time", p.path.join(" › "), bytes(of.per_count_bytes)),

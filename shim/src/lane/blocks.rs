@@ -2,7 +2,7 @@
 //! library and for those of Python's allocators: what differs is the [`Blocks`].
 
 use super::quick::SETTLED;
-use super::samples::{draw, was_recorded};
+use super::samples::{draw, is_recorded, was_recorded};
 use super::{Hot, add, lose, push, push_of_stacks};
 use crate::callers;
 use crate::config::{CONFIG, FAST, FULL, tells_ages};
@@ -374,7 +374,7 @@ pub unsafe fn on_realloc_end<B: Blocks>(hot: *mut Hot, func: u8, old: *mut libc:
             on_alloc::<B>(hot, func, p, size, record::REPLACES | in_place);
         }
         if was.recorded && ((*hot).mode == FAST || p.is_null()) {
-            realloc_done(hot, !p.is_null(), !p.is_null() && was_recorded(p as u64 | B::TAG, B::usable(p)));
+            realloc_done(hot, !p.is_null(), !p.is_null() && is_recorded(p as u64 | B::TAG, B::usable(p)));
         }
     }
 }

@@ -77,6 +77,14 @@ impl Samples {
     }
 }
 
+/// Fast mode: whether a block is one of the recorded, and stays so.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn is_recorded(addr: u64, usable: usize) -> bool {
+    // SAFETY: as for [`was_recorded`].
+    unsafe { usable >= CONFIG.big || (*SETTLED.samples).bucket(addr).iter().any(|slot| slot.load(Relaxed) == addr) }
+}
+
 /// Fast mode: whether a block that ends is one of the recorded, which it then is no more.
 #[inline(always)]
 pub(super) unsafe fn was_recorded(addr: u64, usable: usize) -> bool {

@@ -161,9 +161,7 @@ fn by_owner(sites: &[PhaseSite]) -> String {
             None => all.push((name, of.bytes.0, variance)),
         }
     }
-    let said = all.iter().take(SITES_SHOWN).map(|(name, bytes, variance)| {
-        format!("{}{} by {name}", iec(*bytes), about(variance.sqrt()))
-    });
+    let said = all.iter().take(SITES_SHOWN).map(|(name, bytes, variance)| format!("{}{} by {name}", iec(*bytes), about(variance.sqrt())));
     said.collect::<Vec<_>>().join(", ")
 }
 
