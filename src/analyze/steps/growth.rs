@@ -45,12 +45,13 @@ impl Slope {
             slopes.extend(chosen[i + 1..].iter().filter(|b| b.0 > a.0).map(|b| (b.1 - a.1) / (b.0 - a.0)));
         }
         slopes.sort_unstable_by(f64::total_cmp);
+        let median = quantile(&slopes, 0.5);
         // Var of Kendall's S, without ties.
         let m = n as f64;
-        let c = Z * (m * (m - 1.0) * (2.0 * m + 5.0) / 18.0).sqrt();
+        let c = Z * (m * (m - 1.0) * (2.0 * m + 5.0) / 18.0 * hang_together(&chosen, median)).sqrt();
         let pairs = slopes.len() as f64;
         let rank = |r: f64| slopes.get((r.max(0.0) as usize).min(slopes.len().saturating_sub(1))).copied().unwrap_or(0.0);
-        Slope { median: quantile(&slopes, 0.5), low: rank(((pairs - c) / 2.0).floor()), high: rank(((pairs + c) / 2.0).ceil()) }
+        Slope { median, low: rank(((pairs - c) / 2.0).floor()), high: rank(((pairs + c) / 2.0).ceil()) }
     }
 
     /// The growth that goes on: that of all points, or where it is clearly less in the last part of them, the one there. A cache that has filled
@@ -81,6 +82,38 @@ impl Slope {
     pub fn leaks(&self, count: usize) -> bool {
         count >= judged::LEAK_STEPS_MIN && self.low > 0.0 && (self.low >= LEAK_STEP || self.total(count) > LEAK_TOTAL)
     }
+}
+
+/// By how much the variance of Kendall's S is larger than of as many independent points: a working set of which each step changes a part is at one step
+/// much what it was at the one before. By the autocorrelation of ranks without the slope (Hamed and Rao, J. Hydrol. 204, 1998), as far as it is significant
+/// from the first lag on.
+fn hang_together(points: &[(f64, f64)], slope: f64) -> f64 {
+    let n = points.len();
+    let ranks = ranks(&points.iter().map(|p| p.1 - slope * p.0).collect::<Vec<f64>>());
+    let square: f64 = ranks.iter().map(|r| r * r).sum();
+    if square == 0.0 || n < STEPS_MIN {
+        return 1.0;
+    }
+    let at = |lag: usize| ranks[lag..].iter().zip(&ranks).map(|(a, b)| a * b).sum::<f64>() / square;
+    let significant = (1..n / 3).map(|lag| (lag, at(lag))).take_while(|(_, r)| *r > Z / (n as f64).sqrt());
+    let triples = |n: usize| n as f64 * (n as f64 - 1.0) * (n as f64 - 2.0);
+    1.0 + 2.0 * significant.map(|(lag, r)| triples(n - lag) * r).sum::<f64>() / triples(n)
+}
+
+/// Each value's rank, from their middle on; equal ones have one between theirs.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_unstable_by(|a, b| values[*a].total_cmp(&values[*b]));
+    let middle = (values.len() as f64 - 1.0) / 2.0;
+    let mut ranks = vec![0.0; values.len()];
+    let mut below = 0;
+    for equal in order.chunk_by(|a, b| values[*a] == values[*b]) {
+        for i in equal {
+            ranks[*i] = below as f64 + (equal.len() as f64 - 1.0) / 2.0 - middle;
+        }
+        below += equal.len();
+    }
+    ranks
 }
 
 /// A class of memory as a report's keys have it, in words.
@@ -198,6 +231,47 @@ mod tests {
                 assert!(jumps.low >= 512.0, "every {every} from {first}: {jumps:?}");
             }
         }
+    }
+
+    /// A working set of so many blocks of random sizes, of which each step puts one in another one's place, beside what it keeps: its level at the ends.
+    fn working_set(seed: u64, steps: i64, blocks: usize, most: u64, kept: i64) -> Vec<(f64, f64)> {
+        let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut random = |below: u64| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            (x >> 11) % below
+        };
+        let mut sizes: Vec<i64> = (0..blocks).map(|_| random(most) as i64).collect();
+        points(steps, |_| 0)
+            .into_iter()
+            .map(|(step, _)| {
+                let (at, size) = (random(blocks as u64) as usize, random(most) as i64);
+                sizes[at] = size;
+                (step, (sizes.iter().sum::<i64>() + kept * (step as i64 + 1)) as f64)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_working_set_that_changes_bit_by_bit_is_no_growth_and_a_leak_beside_it_is_one() {
+        for (steps, blocks) in [(300, 32), (1000, 64)] {
+            let leaks = |kept: i64, most: u64| {
+                let of = |seed| Slope::going_on(&working_set(seed, steps, blocks, most, kept), POINTS).leaks(steps as usize);
+                (1..=60).filter(|seed| of(*seed)).count()
+            };
+            let (none, all) = (leaks(0, 100_000), leaks(1024, 4000));
+            assert!(none <= 60 / 20 && all == 60, "{blocks} blocks, {steps} steps: more than one of twenty: {none}; {all}");
+        }
+    }
+
+    #[test]
+    fn ranks_of_equal_values_are_one() {
+        assert_eq!(ranks(&[5.0, 1.0, 5.0, 9.0]), [0.0, -1.5, 0.0, 1.5]);
+        let alternating: Vec<(f64, f64)> = (0..40).map(|i| (f64::from(i), f64::from(i % 2))).collect();
+        assert_eq!(hang_together(&alternating, 0.0), 1.0, "no more than of independent points");
+        let halves: Vec<(f64, f64)> = (0..40).map(|i| (f64::from(i), f64::from(i / 20))).collect();
+        assert!(hang_together(&halves, 0.0) > 5.0);
     }
 
     #[test]
