@@ -330,7 +330,6 @@ static int per_thread(char **args)
     return 0;
 }
 
-<<<<<<< HEAD
 /* Each of more streams than one look asks has a kernel that runs until the host, after a nap, waits for them. */
 static int many_busy(char **args)
 {
@@ -389,7 +388,4 @@ static int launches_alone(char **args)
     return 0;
 }
 
-MODES({"overlap", overlap}, {"many_busy", many_busy}, {"long_capture", long_capture}, {"destroyed_at_work", destroyed_at_work}, {"launches_alone", launches_alone}, {"kernels", kernels}, {"graphs", graphs}, {"changed_nodes", changed_nodes}, {"changed_and_launched", changed_and_launched}, {"changed_templates", changed_templates}, {"captures", captures}, {"rare_captures", rare_captures}, {"graph_memory", graph_memory}, {"per_thread", per_thread})
-=======
-MODES({"overlap", overlap}, {"kernels", kernels}, {"graphs", graphs}, {"conditional", conditional}, {"changed_nodes", changed_nodes}, {"changed_and_launched", changed_and_launched}, {"changed_templates", changed_templates}, {"captures", captures}, {"rare_captures", rare_captures}, {"graph_memory", graph_memory}, {"per_thread", per_thread})
->>>>>>> 9b01eec (GPUs: what a launch of a graph with a conditional node copies is not known, nor what all graphs copied then)
+MODES({"overlap", overlap}, {"many_busy", many_busy}, {"long_capture", long_capture}, {"destroyed_at_work", destroyed_at_work}, {"launches_alone", launches_alone}, {"kernels", kernels}, {"graphs", graphs}, {"conditional", conditional}, {"changed_nodes", changed_nodes}, {"changed_and_launched", changed_and_launched}, {"changed_templates", changed_templates}, {"captures", captures}, {"rare_captures", rare_captures}, {"graph_memory", graph_memory}, {"per_thread", per_thread})
