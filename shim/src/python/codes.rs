@@ -6,7 +6,7 @@
 
 use super::interpreter::Interpreter;
 use super::layout::NONE;
-use super::strings::chars;
+use super::strings::{chars, tail};
 use super::thread::{plausible, read};
 use crate::sys;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -201,7 +201,7 @@ pub unsafe fn line_said(i: &Interpreter, code: u64, index: u32) -> u32 {
         }
         let size = read(lines as *const u8, l.bytes_size);
         let data = (lines as *const u8).add(l.bytes_data as usize);
-        let table = core::slice::from_raw_parts(data, if size < 1 << 28 { size as usize } else { 0 });
+        let table = core::slice::from_raw_parts(data, if size < LINES_MAX { size as usize } else { 0 });
         let first = first_line(i, code);
         pylines::said(first, pylines::line(i.version, table, first, index))
     }
@@ -218,7 +218,10 @@ unsafe fn passing(i: &Interpreter, code: u64) -> bool {
     }
 }
 
-/// 39 bits of what tells code objects apart, never 0: the stamp, the first line, the length of the line table, name and file by length and
+/// Bytes of a line table that is believed.
+const LINES_MAX: u64 = 1 << 28;
+
+/// 39 bits of what tells code objects apart, never 0: the stamp, the first line, line table, name and file by length and
 /// end.
 unsafe fn print_of(i: &Interpreter, code: u64) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -231,7 +234,9 @@ unsafe fn print_of(i: &Interpreter, code: u64) -> u64 {
         let lines = read(p, l.lines);
         let mut h = (line << 32 | stamp).wrapping_mul(ODD);
         if plausible(lines) {
-            h = (h ^ h >> 29 ^ read(lines as *const u8, l.bytes_size)).wrapping_mul(ODD);
+            let (at, size) = (lines as *const u8, read(lines as *const u8, l.bytes_size));
+            let end = tail(at.add(l.bytes_data as usize), if size < LINES_MAX { size as usize } else { 0 });
+            h = (h ^ h >> 29 ^ end ^ size).wrapping_mul(ODD);
         }
         for field in [l.name, l.filename] {
             if let Some(c) = chars(l, read(p, field)) {

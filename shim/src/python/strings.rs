@@ -42,9 +42,8 @@ impl Chars {
     /// # Safety
     /// The string is alive.
     pub unsafe fn tail(&self) -> u64 {
-        let bytes = self.len * self.kind;
-        // SAFETY: 8 bytes of the string.
-        if bytes < 8 { 0 } else { unsafe { self.at.add(bytes - 8).cast::<u64>().read_unaligned() } }
+        // SAFETY: the string's bytes.
+        unsafe { tail(self.at, self.len * self.kind) }
     }
 
     /// Whether an ASCII string begins so.
@@ -92,5 +91,21 @@ fn encode(c: u32) -> ([u8; 4], usize) {
         0xd800..=0xdfff | 0x11_0000.. => ([b'?', 0, 0, 0], 1),
         0x800..=0xffff => ([0xe0 | (c >> 12) as u8, more(6), more(0), 0], 3),
         _ => ([0xf0 | (c >> 18) as u8, more(12), more(6), more(0)], 4),
+    }
+}
+
+/// The last 8 of some bytes, all of fewer.
+///
+/// # Safety
+/// There are so many at `at`.
+pub unsafe fn tail(at: *const u8, bytes: usize) -> u64 {
+    // SAFETY: as far as there are any.
+    unsafe {
+        match bytes {
+            0 => 0,
+            1..4 => at.read() as u64 | (at.add(bytes / 2).read() as u64) << 8 | (at.add(bytes - 1).read() as u64) << 16,
+            4..8 => at.cast::<u32>().read_unaligned() as u64 | (at.add(bytes - 4).cast::<u32>().read_unaligned() as u64) << 32,
+            _ => at.add(bytes - 8).cast::<u64>().read_unaligned(),
+        }
     }
 }
