@@ -158,9 +158,11 @@ impl Image {
                 self.edges.feed(calls.t, &mut self.phases);
                 let seen = self.counts.read(&calls);
                 // Of many lanes not each line has the rows; then the level is that of the last that had.
-                if !calls.lanes.is_empty() || seen.live == calls.live {
-                    self.phases.counted(calls.t, &seen);
-                    self.heap.at_most(calls.t, seen.most.saturating_add(self.counts.inherited()));
+                let rows = !calls.lanes.is_empty();
+                if (rows || seen.live == calls.live)
+                    && let Some(until) = self.phases.counted(calls.t, &seen, rows)
+                {
+                    self.heap.at_most(until, seen.most.saturating_add(self.counts.inherited()));
                 }
                 let (t, live, sure) = (calls.t.max(self.counts.t), self.with_inherited(self.counts.live), self.with_inherited(seen.sure));
                 // What nobody has shown yet of the time since the line before.

@@ -171,6 +171,8 @@ pub struct PhaseBook {
     levels: [Levels; METRICS],
     /// The last look from outside since the latest line of counts.
     look: Option<Seen>,
+    /// The last line of counts.
+    counted_at: u64,
     /// Latest note in order.
     in_order: [u64; METRICS],
     shown: shown::Shown,

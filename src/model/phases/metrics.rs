@@ -70,10 +70,17 @@ impl PhaseBook {
         self.note(Metric::Hwm, t, now.hwm);
     }
 
-    /// A line of counts, as a look: it ends the stretch of those before it.
-    pub fn counted(&mut self, t: u64, seen: &Seen) {
-        self.stretch(t, bounded(seen));
+    /// A line of counts, as a look: it ends the stretch of those before it; when. `None`: it has no stretch of its own. A look at an edge can stand behind a
+    /// line that was written later than the edge was: what that line says was highest is of a time that goes on behind the edge, and this one, unless it
+    /// has `rows` of lanes, which are newer, says nothing of what was before.
+    pub fn counted(&mut self, t: u64, seen: &Seen, rows: bool) -> Option<u64> {
+        if t < self.counted_at && !rows {
+            return None;
+        }
+        self.counted_at = t.max(self.counted_at);
+        self.stretch(self.counted_at, bounded(seen));
         self.look = None;
+        Some(self.counted_at)
     }
 
     /// What was live between the last look and this one. Each knows the most since the line of counts before both: if it is more than the last

@@ -147,19 +147,47 @@ fn what_a_process_does_as_such_is_nobodys_inner_phase() {
 fn a_look_from_outside_cuts_the_stretch_between_two_lines_of_counts() {
     let mut book = PhaseBook::new(1000);
     let seen = |live, sure, most, bytes| Seen { live, sure, most, allocs: 0, bytes };
-    book.counted(100, &seen(10, 10, 10, 10));
+    book.counted(100, &seen(10, 10, 10, 10), true);
     // 900 were live for a while before the edge; after it 50 more are allocated.
     book.outside(150, What::Begin, "output", "a", &Told { seen: Some(&seen(20, 900, 900, 910)), ..Told::default() });
-    book.counted(200, &seen(60, 900, 900, 960));
+    book.counted(200, &seen(60, 900, 900, 960), true);
     // Nothing was live before the next edge that was more than after it: it is the edge's own stretch that rose.
     book.outside(250, What::End, "output", "a", &Told { seen: Some(&seen(70, 400, 400, 1300)), ..Told::default() });
-    book.counted(300, &seen(80, 5000, 5000, 6300));
+    book.counted(300, &seen(80, 5000, 5000, 6300), true);
     let end = book.finish(Vec::new(), Default::default());
     let i = &end.instances[0];
     let live = |e: u32| end.edges[e as usize].live;
     assert_eq!((live(i.begin), live(i.end)), (Some(1020), Some(1070)));
     assert_eq!((end.most(Metric::HeapLower, i), end.most(Metric::HeapUpper, i)), (1400, 1400));
     assert!(end.is_noted(Metric::HeapUpper, i.begin) && end.is_noted(Metric::HeapUpper, i.end));
+}
+
+#[test]
+fn a_look_at_an_edge_behind_a_later_line_of_counts_does_not_cut_that_lines_stretch() {
+    let seen = |live, most| Seen { live, sure: most, most, allocs: 0, bytes: 0 };
+    let (before, after) = ([row(What::Begin, 20, 5, 1), row(What::End, 80, 5, 0)], [row(What::Begin, 85, 5, 1), row(What::End, 110, 5, 0)]);
+    let mut book = PhaseBook::default();
+    book.counted(10, &seen(0, 0), true);
+    for e in [before, after].concat() {
+        book.add(PhaseRow::Edge(e), false);
+    }
+    // 500 were live at some time up to 100; the look at the edge of 80 comes behind, and has no rows left.
+    assert_eq!(book.counted(100, &seen(50, 500), true), Some(100));
+    assert_eq!(book.counted(80, &seen(50, 50), false), None);
+    assert_eq!(book.counted(110, &seen(60, 70), true), Some(110));
+    let end = book.finish(Vec::new(), Default::default());
+    let [first, second] = [0, 1].map(|i| &end.instances[i]);
+    assert_eq!(
+        (end.surely(Metric::HeapLower, first), end.next(Metric::HeapUpper, first.end)),
+        (None, Some(500)),
+        "it may have been before the edge"
+    );
+    assert_eq!(end.surely(Metric::HeapLower, second), Some(70), "or before the next phase began");
+    assert_eq!(end.most(Metric::HeapUpper, second), 500);
+    // Rows of lanes are newer than the line before, whatever their time.
+    let mut book = PhaseBook::default();
+    book.counted(100, &seen(50, 500), true);
+    assert_eq!(book.counted(80, &seen(70, 90), true), Some(100));
 }
 
 /// Phases one after another told from outside, each edge read so long after the first of all; what was live at each is what `level` says, and at
