@@ -102,13 +102,13 @@ macro_rules! add {
 }
 use add;
 
-/// A record of the thread's has no room: what of the program's is lost with it.
+/// A record of a lane's has no room, or its block none: what of the program's is lost with it.
 ///
 /// # Safety
-/// The lane is this thread's.
+/// The lane is there.
 #[cold]
 #[inline(never)]
-unsafe fn lose(lane: *mut Lane, what: Loss) {
+pub unsafe fn lose(lane: *mut Lane, what: Loss) {
     // SAFETY: the caller's lane.
     unsafe {
         match what {

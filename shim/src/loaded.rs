@@ -8,7 +8,7 @@ pub use scope::sees;
 
 use crate::{cuda, elf, real, sys};
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 /// Where a library lies.
 #[derive(Clone, Copy)]
@@ -44,13 +44,15 @@ impl Library {
     }
 }
 
-/// What `dl_iterate_phdr` says of an object (the part that is always there).
+/// What `dl_iterate_phdr` says of an object (the part that is there since glibc 2.4, and in musl).
 #[repr(C)]
 struct Info {
     base: usize,
     name: *const c_char,
     headers: *const libc::Elf64_Phdr,
     count: u16,
+    /// Objects that were loaded so far, the same for each.
+    adds: u64,
 }
 
 type Look<T> = unsafe extern "C" fn(*const Info, usize, *mut T) -> c_int;
@@ -226,11 +228,17 @@ pub fn function(name: &[u8], but: *const c_void, caller: usize, file: &[u8]) -> 
 struct Marks<'a> {
     signs: &'a [&'a [&'a [u8]]],
     seen: u64,
+    before: u64,
+    adds: u64,
 }
 
 unsafe extern "C" fn mark(info: *const Info, _: usize, marks: *mut Marks) -> c_int {
     // SAFETY: the loader's data, under its lock; the caller's variable.
     unsafe {
+        (*marks).adds = (*info).adds;
+        if (*marks).adds == (*marks).before {
+            return 1;
+        }
         let name = name_of(info);
         for (i, signs) in (*marks).signs.iter().enumerate() {
             if signs.iter().any(|sign| bears(name, sign)) {
@@ -252,10 +260,13 @@ fn bears(path: &[u8], sign: &[u8]) -> bool {
 }
 
 /// Of which of `signs` (64 at most) the path of a loaded object has one: bit by bit. A sign is folders one in the other, each with a slash
-/// after it (`cupy/cuda/`), or the beginning of a file's name.
-pub fn mentioned(signs: &[&[&[u8]]]) -> u64 {
-    let mut marks = Marks { signs, seen: 0 };
+/// after it (`cupy/cuda/`), or the beginning of a file's name. `until`: how many objects had been loaded when this was asked last; where none has come
+/// since, nothing is looked at.
+pub fn mentioned(signs: &[&[&[u8]]], until: &AtomicU64) -> u64 {
+    let before = until.load(Relaxed);
+    let mut marks = Marks { signs, seen: 0, before, adds: before };
     each(mark, &mut marks);
+    until.store(marks.adds, Relaxed);
     marks.seen
 }
 

@@ -41,14 +41,10 @@ fn called(g: &Gpu) -> BTreeMap<String, Said> {
 
 /// Rows of each call in the trace: that went well, that failed.
 fn rows(g: &Gpu) -> BTreeMap<String, (u64, u64)> {
-    let text = std::fs::read_to_string(&g.trace).expect("a trace");
     let mut sums = BTreeMap::<String, (u64, u64)>::new();
-    for line in text.lines().filter(|l| l.starts_with("{\"type\":\"gpu\"")) {
-        let line: Value = serde_json::from_str(line).expect("JSON");
-        for row in line["ev"].as_array().expect("rows").iter().filter(|row| row[0] != "name" && row[1] != "") {
-            let sum = sums.entry(row[1].as_str().expect("a call").to_owned()).or_default();
-            if row[5] == 0 { sum.0 += 1 } else { sum.1 += 1 }
-        }
+    for row in g.rows().iter().filter(|row| row[0] != "name" && row[1] != "") {
+        let sum = sums.entry(row[1].as_str().expect("a call").to_owned()).or_default();
+        if row[5] == 0 { sum.0 += 1 } else { sum.1 += 1 }
     }
     sums
 }

@@ -148,6 +148,13 @@ fn skipped(test: &str) -> bool {
 }
 
 impl Gpu {
+    /// All rows of the trace.
+    fn rows(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(&self.trace).expect("a trace");
+        let lines = text.lines().filter(|l| l.starts_with("{\"type\":\"gpu\"")).map(|l| serde_json::from_str::<Value>(l).expect("JSON"));
+        lines.flat_map(|l| l["ev"].as_array().expect("rows").clone()).collect()
+    }
+
     fn at(&self, pointer: &str) -> &Value {
         self.run["gpu"].pointer(pointer).unwrap_or_else(|| panic!("no {pointer}: {}", self.run["gpu"]))
     }

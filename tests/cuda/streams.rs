@@ -85,12 +85,9 @@ fn a_device_is_looked_at_where_there_is_nothing_but_launches_and_waits() {
         return;
     }
     let g = gpu_with("streams", "launches_alone", "proc", Mode::Fast, &[("MEMSHIM_INTERVAL", "20ms")]);
-    let text = std::fs::read_to_string(&g.trace).expect("a trace");
-    let lines = text.lines().filter(|l| l.starts_with("{\"type\":\"gpu\"")).map(|l| serde_json::from_str::<Value>(l).expect("JSON"));
-    let rows: Vec<Value> = lines.flat_map(|l| l["ev"].as_array().expect("rows").clone()).filter(|row| row[0] == "state").collect();
     // Free and total bytes: the second is the device's size.
-    let looks = rows.iter().filter(|row| row[10] == 80u64 << 30).count();
-    assert!(looks >= 10, "{looks} looks in 400 ms: {rows:?}");
+    let looks = g.rows().iter().filter(|row| row[0] == "state" && row[10] == 80u64 << 30).count();
+    assert!(looks >= 10, "{looks} looks in 400 ms");
 }
 
 #[test]

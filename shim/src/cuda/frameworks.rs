@@ -25,9 +25,12 @@ const POOLS: [Pool; 3] = [
 /// Bit by pool: it is named.
 static NAMED: AtomicU64 = AtomicU64::new(0);
 
+/// Objects that had been loaded when pools were looked for last.
+static LOOKED: AtomicU64 = AtomicU64::new(0);
+
 /// Names the frameworks that are loaded, each once: when the first context is met, at the interval of the other samples, and at the end.
 pub fn name_pools(hot: *mut Hot) {
-    let seen = loaded::mentioned(&POOLS.map(|(signs, _)| signs));
+    let seen = loaded::mentioned(&POOLS.map(|(signs, _)| signs), &LOOKED);
     let new = seen & !NAMED.fetch_or(seen, Relaxed);
     for (i, (_, name)) in POOLS.iter().enumerate() {
         if new >> i & 1 == 1 {
@@ -168,6 +171,7 @@ fn note(copy: usize, device: usize, allocated: u64, reserved: u64) {
 /// A forked child has told nothing.
 pub fn forget() {
     NAMED.store(0, Relaxed);
+    LOOKED.store(0, Relaxed);
     for t in &TOLD {
         t.latest.iter().flatten().for_each(|n| n.store(0, Relaxed));
         t.allocated.store(0, Relaxed);

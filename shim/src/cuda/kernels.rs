@@ -19,8 +19,7 @@ pub unsafe fn launch(c: &Call, handle: u64) -> i32 {
         expect::end(c.hot, r == 0 && !captured);
     }
     if r != 0 {
-        c.row3(kind::STREAM, ticket(), c.head(r, c.place(), stream::LAUNCH), [handle, 0, 0]);
-        return r;
+        return failed(c, handle, r);
     }
     if captured {
         return r;
@@ -34,6 +33,12 @@ pub unsafe fn launch(c: &Call, handle: u64) -> i32 {
             reaper::wake(c.hot);
         }
     }
+    r
+}
+
+/// Leaves the row of a launch that failed; its code.
+fn failed(c: &Call, handle: u64, r: i32) -> i32 {
+    c.row3(kind::STREAM, ticket(), c.head(r, c.place(), stream::LAUNCH), [handle, 0, 0]);
     r
 }
 
@@ -51,8 +56,7 @@ pub unsafe fn launch_on_devices(c: &Call) -> i32 {
     // SAFETY: as called.
     let r = unsafe { c.make() };
     if r != 0 {
-        c.row3(kind::STREAM, ticket(), c.head(r, place, stream::LAUNCH), [stream_of(0), 0, 0]);
-        return r;
+        return failed(c, stream_of(0), r);
     }
     cupy::called(c.t, false);
     state::look(c.hot, place, c.t);

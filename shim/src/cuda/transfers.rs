@@ -151,20 +151,16 @@ pub unsafe fn linear(c: &Call, way: Way, to: u8, from: u8, bytes: u8, stream: u8
     // Host addresses are whole, also in the first ABI.
     let host = |i: u8| side(c, c.word(i as usize) as u64);
     // A managed address stands for either side.
-    let several = contexts::are_on_several_devices();
     let as_host = |s: Side| if s.memory == memory::DEVICE { Side { memory: memory::PAGEABLE, ..s } } else { s };
-    let k = match way {
-        Way::HtoD | Way::DtoH if several => {
-            let (host_end, device_end) = if way == Way::HtoD { (from, to) } else { (to, from) };
-            let memory = as_host(host(host_end)).memory;
-            if device_end < 9 {
-                place = on_device(place, [side(c, c.size(device_end as usize)); 2]);
-            }
-            let direction = if way == Way::HtoD { direction::H2D } else { direction::D2H };
-            Copy { direction, memory, peer: 0, bytes, count: 1, flags: 0 }
+    let with_host = |place: &mut Place, direction: u64, host_end: u8, device_end: u8| {
+        if contexts::are_on_several_devices() && device_end < 9 {
+            *place = on_device(*place, [side(c, c.size(device_end as usize)); 2]);
         }
-        Way::HtoD => Copy { direction: direction::H2D, memory: as_host(host(from)).memory, peer: 0, bytes, count: 1, flags: 0 },
-        Way::DtoH => Copy { direction: direction::D2H, memory: as_host(host(to)).memory, peer: 0, bytes, count: 1, flags: 0 },
+        Copy { direction, memory: as_host(host(host_end)).memory, peer: 0, bytes, count: 1, flags: 0 }
+    };
+    let k = match way {
+        Way::HtoD => with_host(&mut place, direction::H2D, from, to),
+        Way::DtoH => with_host(&mut place, direction::D2H, to, from),
         Way::DtoD => {
             let end = |i: u8| if i < 9 { side(c, c.size(i as usize)) } else { here };
             let (to, from) = (end(to), end(from));

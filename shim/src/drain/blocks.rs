@@ -11,10 +11,10 @@ use crate::kinds::{KINDS, replaces};
 use crate::lane::LANES;
 use crate::shelf::Shelf;
 use crate::table::{Inserted, Slot, TABLE};
-use crate::{lines, spool};
+use crate::{lane, lines, spool};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use memshim_format::live::{Entry, SEQ_MASK};
-use memshim_format::record::{self, op};
+use memshim_format::record::{self, Loss, op};
 use memshim_format::spool::*;
 use other::take_other;
 
@@ -172,10 +172,7 @@ unsafe fn half_lost(lane: *mut Lane) {
 unsafe fn lose(lane: *mut Lane, c: &mut Commit, usable: u64, flags: u8) {
     // SAFETY: the lock is held.
     unsafe {
-        (*lane).lost.fetch_add(1, Relaxed);
-        if spool::is_full() {
-            (*lane).lost_by_disk.fetch_add(1, Relaxed);
-        }
+        lane::lose(lane, Loss::Call);
         if CONFIG.mode != FAST {
             c.live += usable as i64; // its free takes it off
         }

@@ -151,8 +151,7 @@ impl Memory {
         {
             block.opened += 1;
             let device = block.device;
-            self.import(device, class, 0, e.t);
-            return;
+            return self.import(device, class, 0, e.t);
         }
         let block = Block { bytes, class, device: e.device, context: e.context, site: e.site, opened: 1 };
         if let Some(old) = self.blocks.insert((space(class), address), block) {
@@ -184,8 +183,7 @@ impl Memory {
         if let Some(block) = self.blocks.get_mut(&(space(class), address)).filter(|b| b.opened > 1) {
             block.opened -= 1;
             let (device, class) = (block.device, block.class);
-            self.end_import(device, class, 0, e.t);
-            return;
+            return self.end_import(device, class, 0, e.t);
         }
         match self.blocks.remove(&(space(class), address)) {
             Some(block) => {
