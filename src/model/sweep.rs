@@ -53,6 +53,8 @@ struct LaneNow {
     last: (u64, i64, i64),
     /// Of the window added last: its begin, end, minimum and maximum.
     added: (u64, u64, i64, i64),
+    /// When its window was last followed by another one, and the least and the most of all that were open at that instant.
+    followed: (u64, i64, i64),
 }
 
 /// Windows of a lane that wait, in their order.
@@ -82,6 +84,9 @@ pub struct Sweep {
     open: usize,
     /// The lane whose window no other lane's has overlapped yet.
     alone: Option<u32>,
+    /// An instant, and by how much the sum can have been less and more then than by the windows that are open: instants are whole ticks, and a window
+    /// that another one of its lane follows may have been open still when another lane's began.
+    instant: (u64, i64, i64),
     max: i64,
     min: i64,
     upper: i64,
@@ -109,6 +114,7 @@ impl Sweep {
             openings: 0,
             open: 0,
             alone: None,
+            instant: (0, 0, 0),
             max: base,
             min: base,
             upper: base,
@@ -239,6 +245,7 @@ impl Sweep {
                 self.alone = None;
             }
             self.end(span.lane, before, span.t0);
+            self.follow(&span, both);
         }
         let (least, most) = both.unwrap_or((span.min, span.max));
         self.openings += 1;
@@ -251,15 +258,36 @@ impl Sweep {
         self.max = self.max.wrapping_add(most.wrapping_sub(level));
         self.min = self.min.wrapping_add(least.wrapping_sub(level));
         self.closes.push(Reverse((span.t1, span.lane, opening)));
+        let (less, more) = if self.instant.0 == span.t0 { (self.instant.1, self.instant.2) } else { (0, 0) };
+        let possible = self.max.wrapping_add(more);
         if self.now < self.until {
-            self.upper = self.upper.max(self.max);
+            self.upper = self.upper.max(possible);
         }
-        self.edges.since[1] = self.edges.since[1].max(self.max);
-        self.edges.least = self.edges.least.min(self.min);
+        self.edges.since[1] = self.edges.since[1].max(possible);
+        self.edges.least = self.edges.least.min(self.min.wrapping_sub(less));
         // What is known at least is known once all windows that begin at this instant are open.
         if self.opens.peek().is_none_or(|Reverse((t0, ..))| *t0 > span.t0) {
             self.note();
         }
+    }
+
+    /// A lane's window ends where its next one begins: see [`Sweep::instant`].
+    fn follow(&mut self, next: &Span, both: Option<(i64, i64)>) {
+        let t = next.t0;
+        if self.instant.0 != t {
+            self.instant = (t, 0, 0);
+        }
+        let lane = self.lane(next.lane);
+        let (min, max) = (lane.min, lane.max);
+        let (least, most) = if lane.followed.0 == t { (lane.followed.1.min(min), lane.followed.2.max(max)) } else { (min, max) };
+        let beyond = |min: i64, max: i64| (min.saturating_sub(least).max(0), most.saturating_sub(max).max(0));
+        // What was said at this instant of the window that ended is said of this one.
+        let before = if lane.followed.0 == t { beyond(min, max) } else { (0, 0) };
+        let (min, max) = both.unwrap_or((next.min, next.max));
+        let now = beyond(min, max);
+        lane.followed = (t, least, most);
+        self.instant.1 += now.0 - before.0;
+        self.instant.2 += now.1 - before.1;
     }
 
     fn close(&mut self, lane: u32, opening: u64, t: u64) {
@@ -357,6 +385,22 @@ mod tests {
         s.end_group(9);
         let (lower, upper) = s.finish().0;
         assert!(lower <= 2 && upper == 3, "{lower} {upper}");
+    }
+
+    #[test]
+    fn a_window_that_is_followed_at_an_instant_may_have_been_open_still_when_another_lanes_began() {
+        // Another lane's block is freed, and one is allocated, at the instant at which that lane has allocated it.
+        for others in 0..3 {
+            let mut s = Sweep::new(0, 100);
+            s.add(span(3, 5, 5, -4096, 0, -4096));
+            (0..others).for_each(|_| s.add(span(3, 5, 5, -4096, -4096, -4096)));
+            s.add(span(3, 5, 5, -4096, -4095, -4095));
+            s.add(span(4, 5, 5, 0, 4096, 4096));
+            s.add(span(4, 6, 9, 4096, 4097, 4096));
+            s.end_group(9);
+            let (lower, upper) = s.finish().0;
+            assert!(lower <= 2 && upper == 4096, "{lower} {upper}");
+        }
     }
 
     #[test]
