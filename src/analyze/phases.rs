@@ -222,7 +222,7 @@ fn phase(image: &ImageEnd, mode: Mode, path: &[String], source: &'static str, ti
     let growth = growth.filter(|_| inside).map(|(per_count, mut said)| {
         let change = heaps_of.last().zip(heaps_of.first()).map_or(0, |(last, first)| last.end.saturating_sub(first.begin));
         let heap = steps::of_heap(per_count, &said, change);
-        said.growth = steps::by_class(p, &steps_of, known_heap.then_some(heap), has_gpu);
+        said.growth = steps::by_class(p, &steps_of, known_heap.then_some(heap), [has_gpu, has_python(image)]);
         (per_count, said)
     });
     let wall_s: f64 = times.iter().map(|i| wall(i)).sum();
@@ -321,10 +321,15 @@ fn snapshot(image: &ImageEnd, t: u64, known: &Known) -> Option<Value> {
         put("gpu_bytes", level(Metric::Gpu));
         put("pinned_bytes", level(Metric::Pinned));
     }
-    if image.python.as_ref().is_some_and(|python| !python.sizeless) && p.is_noted(Metric::Python, edge) {
+    if has_python(image) && p.is_noted(Metric::Python, edge) {
         put("python", json!({"live_bytes": level(Metric::Python), "peak_bytes": p.most_until(Metric::Python, edge).max(0)}));
     }
     Some(snapshot)
+}
+
+/// Whether the sizes of Python's own blocks are known.
+fn has_python(image: &ImageEnd) -> bool {
+    image.python.as_ref().is_some_and(|python| !python.sizeless)
 }
 
 /// What was sampled, or the kernel's high-water mark where it rose meanwhile. `None`: nobody looked.

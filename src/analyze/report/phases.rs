@@ -238,6 +238,8 @@ pub struct Steps {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GrowthByClass {
     pub heap: Option<Growth>,
+    /// Python's own blocks (`MEMSHIM_PYTHON_ALLOC`), small objects among them; by the last look before each edge.
+    pub python: Option<Growth>,
     /// Committed maps of all classes.
     pub maps: Option<Growth>,
     /// Of the times at whose edges it was looked at.
@@ -250,7 +252,14 @@ pub struct GrowthByClass {
 impl GrowthByClass {
     /// The classes that are known, with their names; the most telling first.
     pub fn known(&self) -> impl Iterator<Item = (&'static str, &Growth)> {
-        let all = [("heap", &self.heap), ("maps", &self.maps), ("gpu", &self.gpu), ("pinned", &self.pinned), ("rss", &self.rss)];
+        let all = [
+            ("heap", &self.heap),
+            ("python", &self.python),
+            ("maps", &self.maps),
+            ("gpu", &self.gpu),
+            ("pinned", &self.pinned),
+            ("rss", &self.rss),
+        ];
         all.into_iter().filter_map(|(class, of)| Some((class, of.as_ref()?)))
     }
 

@@ -3,6 +3,7 @@
 use super::growth::{self, Around};
 use super::outliers::FIGURES;
 use crate::analyze::report::{Growth, GrowthByClass};
+use crate::model::judged::LEAK_STEPS_MIN;
 use crate::model::phases::{Instance, Metric, PhasesEnd};
 
 /// What one time did, in the order of [`FIGURES`]; `heap`: what it needed only meanwhile, and left behind.
@@ -21,15 +22,22 @@ fn looked_at(p: &PhasesEnd, metric: Metric, i: &Instance) -> bool {
     p.is_noted(metric, i.begin) && p.is_noted(metric, i.end)
 }
 
-/// Growth of what is known beside the heap, whose own is told where it is.
-pub fn by_class(p: &PhasesEnd, times: &[&Instance], heap: Option<Growth>, has_gpu: bool) -> GrowthByClass {
+/// Growth of what is known beside the heap, whose own is told where it is; `has`: GPUs, and Python's own blocks.
+pub fn by_class(p: &PhasesEnd, times: &[&Instance], heap: Option<Growth>, has: [bool; 2]) -> GrowthByClass {
     let around = |metric: Metric, known: &dyn Fn(&Instance) -> bool| -> Vec<Around> {
         let known = times.iter().enumerate().filter(|(_, i)| known(i));
         known.map(|(step, i)| Around { step, begin: p.at(metric, i.begin), end: p.at(metric, i.end) }).collect()
     };
     let all = |metric: Metric| growth::growth(&around(metric, &|_| true), times.len());
+    // Their counts come now and then: at edges where that is often enough, else whatever was counted last.
+    let python = || {
+        let looked = around(Metric::Python, &|i| looked_at(p, Metric::Python, i));
+        if looked.len() < LEAK_STEPS_MIN { all(Metric::Python) } else { growth::growth(&looked, times.len()) }
+    };
+    let [has_gpu, has_python] = has;
     GrowthByClass {
         heap,
+        python: has_python.then(python).flatten(),
         maps: all(Metric::Maps),
         rss: growth::resident(&around(Metric::Rss, &|i| looked_at(p, Metric::Rss, i)), times.len()),
         gpu: has_gpu.then(|| all(Metric::Gpu)).flatten(),

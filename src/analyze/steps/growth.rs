@@ -122,6 +122,7 @@ pub fn in_words(class: &str) -> &str {
         "maps" => "committed maps",
         "gpu" => "GPU memory",
         "pinned" => "pinned memory",
+        "python" => "Python objects",
         "rss" => "resident memory",
         other => other,
     }

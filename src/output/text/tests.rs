@@ -235,7 +235,7 @@ fn phases_that_repeat_have_a_table_and_what_stands_out_is_explained() {
         "`step` grows by 1.00 KiB each time (1000 B to 1.03 KiB with 95 % confidence), 0.98 MiB in 1 000 times: a leak",
         "kept since number 111: 888 KiB by keep",
         "`step` grows by 4.00 KiB of committed maps each time",
-        "no leak, with 95 % confidence: `even` (0 B to 48 B each time)",
+        "no leak of the heap, with 95 % confidence: `even` (0 B to 48 B each time)",
         "but number 30 took 60.0 ms at 500 ms; it waited 59.0 ms longer, and had minor faults 5 000 (usually 3) (1 more stands out",
     ] {
         assert!(words.contains(wanted), "{wanted}:\n{text}");
