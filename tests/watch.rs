@@ -175,3 +175,24 @@ fn a_trace_that_stands_still_on_a_full_disk_says_so_at_once_and_in_the_report() 
         assert!(run["wall_s"].as_f64() > Some(3.9), "{}", run["wall_s"]);
     }
 }
+
+/// The kernel's files hold a program's name as it is, whatever its bytes.
+#[test]
+fn a_program_whose_name_is_no_text_is_watched() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = fresh_dir("watch-bytes");
+    let named = dir.join(std::ffi::OsStr::from_bytes(b"sl\xe9ep) ("));
+    std::fs::copy("/bin/sleep", &named).unwrap();
+    let mut program = Command::new(&named).arg("0.7").spawn().unwrap();
+    // Until it has its own image.
+    while std::fs::read_link(format!("/proc/{}/exe", program.id())).is_ok_and(|exe| exe != named) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let watching = watch(&dir, program.id(), &["-o", "w.jsonl", "--interval", "10ms"]);
+    program.wait().unwrap();
+    let said = end(watching);
+    assert!(said.status.success() && lossy(&said.stderr).contains("has ended: peak resident"), "{}", lossy(&said.stderr));
+    let run = &report(&dir.join("w.jsonl"))["runs"][0];
+    assert!(run["rss"]["hwm_bytes"].as_u64() > Some(100_000), "{run}");
+    assert!(run["command"][0].as_str().is_some_and(|name| name.ends_with("sl\u{fffd}ep) (")), "{run}");
+}

@@ -136,19 +136,3 @@ pub fn first_thread_code() -> i32 {
     let status = s.trim_ascii_end().rsplit(|c| *c == b' ').next().and_then(number).unwrap_or(0);
     (status >> 8 & 0xff) as i32
 }
-
-/// The number after `key` in a `Key:   123 kB` listing, in bytes (or as it stands where it has no unit).
-pub fn field(text: &[u8], key: &[u8]) -> Option<u64> {
-    for line in text.split(|c| *c == b'\n') {
-        if let Some(rest) = line.strip_prefix(key)
-            && let Some(rest) = rest.strip_prefix(b":")
-        {
-            let from = rest.iter().position(|c| c.is_ascii_digit())?;
-            let rest = rest.get(from..)?;
-            let n = rest.iter().position(|c| !c.is_ascii_digit()).unwrap_or(rest.len());
-            let v = number(rest.get(..n)?)?;
-            return Some(if rest.ends_with(b"kB") { v * 1024 } else { v });
-        }
-    }
-    None
-}

@@ -15,6 +15,7 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use libc::c_int;
 use memshim_format::cost::Cost;
+use memshim_format::proc::{self as files, fields};
 use status::{Status, status};
 pub use status::{look, program_threads};
 
@@ -342,8 +343,8 @@ pub fn moved() -> Option<[u64; 2]> {
     // SAFETY: b has that room.
     let (n, own) = share::beside(|| unsafe { sys::pread(kept.fd, b.as_mut_ptr(), b.len(), 0) });
     let s = b.get(..n.max(0) as usize)?;
-    let of = |key: &[u8], own: u64| Some(proc::field(s, key)?.saturating_sub(own));
-    Some([of(b"rchar", own[0])?, of(b"wchar", own[1])?])
+    let [read, written] = fields(s, [b"rchar", b"wchar"]);
+    Some([read?.saturating_sub(own[0]), written?.saturating_sub(own[1])])
 }
 
 /// Bytes read and written, by the program and from and to storage.
@@ -353,12 +354,10 @@ unsafe fn io(t: &mut Text) {
     if s.is_empty() {
         return;
     }
-    let of = |key: &[u8], own: u64| proc::field(s, key).unwrap_or(0).saturating_sub(own);
-    t.str(",\"io\":{\"read\":")
-        .num(of(b"rchar", own[0]))
-        .field("written", of(b"wchar", own[1]))
-        .field("storage_read", proc::field(s, b"read_bytes").unwrap_or(0));
-    t.field("storage_written", proc::field(s, b"write_bytes").unwrap_or(0)).str("}");
+    let [read, written, storage_read, storage_written] =
+        fields(s, [b"rchar", b"wchar", b"read_bytes", b"write_bytes"]).map(|n| n.unwrap_or(0));
+    t.str(",\"io\":{\"read\":").num(read.saturating_sub(own[0])).field("written", written.saturating_sub(own[1]));
+    t.field("storage_read", storage_read).field("storage_written", storage_written).str("}");
 }
 
 unsafe fn rollup(t: &mut Text) {
@@ -368,7 +367,8 @@ unsafe fn rollup(t: &mut Text) {
     if s.is_empty() {
         return;
     }
-    let rss = proc::field(s, b"Rss").unwrap_or(0);
+    let found = fields(s, files::ROLLUP.map(|(_, name)| name.as_bytes()));
+    let [rss, ..] = found.map(|n| n.unwrap_or(0));
     let took = sys::now() - begun;
     // SAFETY: the lock is held.
     unsafe {
@@ -379,8 +379,8 @@ unsafe fn rollup(t: &mut Text) {
         }
     }
     t.str(",\"rollup\":{\"rss\":").num(rss);
-    for (key, name) in memshim_format::proc::ROLLUP.iter().skip(1) {
-        if let Some(v) = proc::field(s, name.as_bytes()) {
+    for ((key, _), value) in files::ROLLUP.iter().zip(found).skip(1) {
+        if let Some(v) = value {
             t.field(key, v);
         }
     }

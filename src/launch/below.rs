@@ -1,8 +1,9 @@
 //! The processes below a target, as they are seen from outside: for those of them that leave no trace.
 
 use super::outside::monotonic_ns;
-use super::proc::{self, status_bytes};
+use super::proc;
 use super::side;
+use memshim_format::proc::field;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -44,9 +45,9 @@ impl Below {
     fn look_at(&mut self, pid: i32) {
         let Some(stat) = proc::stat(pid) else { return };
         let status = std::fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
-        let status = String::from_utf8_lossy(&status);
         // A zombie has none.
-        let Some(hwm) = status_bytes(&status, "VmHWM") else { return };
+        let Some(hwm) = field(&status, b"VmHWM") else { return };
+        let status = String::from_utf8_lossy(&status);
         let name = status.lines().next().and_then(|l| l.strip_prefix("Name:\t")).unwrap_or("");
         let key = (pid, stat.start_ticks);
         if self.all.len() >= KEPT && !self.all.contains_key(&key) {

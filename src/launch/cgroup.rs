@@ -4,6 +4,7 @@
 //! read and the smallest limit counts. Peak and kills are those of the level that limits, else of the process's own group. Version 1 counts a
 //! kill where its victim was and nowhere above.
 
+use super::proc;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -30,8 +31,8 @@ pub struct Reading {
 impl Cgroup {
     /// The memory cgroup of `pid` ("self" or a number).
     pub fn of(pid: &str) -> Option<Self> {
-        let membership = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let membership = proc::text(format!("/proc/{pid}/cgroup")).ok()?;
+        let mounts = proc::text("/proc/self/mountinfo").ok()?;
         Self::find(&membership, &mounts)
     }
 

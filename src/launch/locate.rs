@@ -182,7 +182,7 @@ fn reachable(pid: i32, open: &Open) -> Result<PathBuf, Error> {
 
 /// The process's number in its own pid namespace.
 fn innermost_number(pid: i32) -> i32 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = proc::text(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
     line.and_then(|l| l.split_ascii_whitespace().last()?.parse().ok()).unwrap_or(pid)
 }

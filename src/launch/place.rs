@@ -1,5 +1,6 @@
 //! What this machine and this folder allow: glibc, kernel, limits, and whether a spool can be shared memory here.
 
+use super::proc;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statfs::statfs;
 use nix::sys::statvfs::statvfs;
@@ -19,7 +20,7 @@ pub fn free_bytes(folder: &Path) -> Option<u64> {
 /// The file system that holds `folder`: its mount point and type, by the longest mount point that is above it.
 pub fn file_system(folder: &Path) -> Option<(String, String)> {
     let folder = folder.canonicalize().ok()?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mounts = proc::text("/proc/self/mountinfo").ok()?;
     let parsed = mounts.lines().filter_map(|l| {
         let (left, right) = l.split_once(" - ")?;
         let point = left.split(' ').nth(4)?.replace("\\040", " ");

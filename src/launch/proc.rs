@@ -1,7 +1,9 @@
 //! The few fields of /proc/PID that a watcher needs.
 
 use crate::trace::marks::Resident;
-use std::fs;
+use memshim_format::proc::fields;
+use std::path::Path;
+use std::{fs, io};
 
 /// Clock ticks are hundredths of a second in all that the kernel tells programs.
 pub const NS_A_TICK: u64 = 10_000_000;
@@ -20,8 +22,13 @@ pub struct Stat {
     pub start_ticks: u64,
 }
 
+/// A file of the kernel's as text: the names of programs and folders in it can be any bytes.
+pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
 pub fn stat(pid: i32) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    parse_stat(&text(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// The name, field 2, may itself hold spaces and parentheses: fields are counted from the last `)`.
@@ -38,18 +45,11 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// A `kB` field of a status text, in bytes.
-pub fn status_bytes(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find(|l| l.strip_prefix(key).is_some_and(|r| r.starts_with(':')))?;
-    let kb: u64 = line[key.len() + 1..].split_ascii_whitespace().next()?.parse().ok()?;
-    Some(kb * 1024)
-}
-
 /// What a process has resident now, and the most that it had; `None` of one that has ended.
 pub fn resident(pid: i32) -> Option<Resident> {
     let status = fs::read(format!("/proc/{pid}/status")).ok()?;
-    let status = String::from_utf8_lossy(&status);
-    Some(Resident { rss: status_bytes(&status, "VmRSS")?, hwm: status_bytes(&status, "VmHWM")? })
+    let [rss, hwm] = fields(&status, [b"VmRSS", b"VmHWM"]);
+    Some(Resident { rss: rss?, hwm: hwm? })
 }
 
 /// Bit n−1 set: signal n is ignored by this process.
@@ -64,11 +64,11 @@ pub fn pending_signals(pid: i32) -> u64 {
 
 /// Whether programs that this process starts get no rights by their set-id bits or file capabilities.
 pub fn no_new_privileges() -> bool {
-    fs::read_to_string("/proc/self/status").is_ok_and(|s| s.lines().any(|l| l.strip_prefix("NoNewPrivs:").is_some_and(|v| v.trim() == "1")))
+    text("/proc/self/status").is_ok_and(|s| s.lines().any(|l| l.strip_prefix("NoNewPrivs:").is_some_and(|v| v.trim() == "1")))
 }
 
 fn signal_mask(process: &str, key: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let status = text(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix(key));
     line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
 }
@@ -76,7 +76,7 @@ fn signal_mask(process: &str, key: &str) -> u64 {
 /// Children of `pid`, of all its threads. Empty where the kernel has no such file.
 pub fn children(pid: i32) -> Vec<i32> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let lists = tasks.flatten().filter_map(|t| fs::read_to_string(t.path().join("children")).ok());
+    let lists = tasks.flatten().filter_map(|t| text(t.path().join("children")).ok());
     lists.flat_map(|l| l.split_ascii_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<i32>>()).collect()
 }
 
@@ -89,12 +89,5 @@ mod tests {
         let s = parse_stat("7 (a) b) (c) S 6 5 4 34816 5 4194304 1 2 3 4 5 6 7 8 20 0 1 0 8812 9 10").unwrap();
         assert_eq!(s, Stat { state: 'S', ppid: 6, pgrp: 5, tpgid: 5, waited_ticks: 7 + 8, start_ticks: 8812 });
         assert_eq!(parse_stat("7 (a"), None);
-    }
-
-    #[test]
-    fn status_fields_are_matched_whole() {
-        let text = "VmHWMx:\t1 kB\nVmHWM:\t  20 kB\n";
-        assert_eq!(status_bytes(text, "VmHWM"), Some(20 * 1024));
-        assert_eq!(status_bytes(text, "VmRSS"), None);
     }
 }

@@ -235,7 +235,7 @@ fn start_error(argv: &[OsString], env: &[(OsString, OsString)], e: io::Error) ->
 
 /// The pattern of the run that this process itself is recorded in: its children join that run.
 fn recorded_in(library: &Path) -> Option<OsString> {
-    let loaded = std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains(&*library.to_string_lossy()));
+    let loaded = proc::text("/proc/self/maps").is_ok_and(|maps| maps.contains(&*library.to_string_lossy()));
     std::env::var_os("MEMSHIM_OUT").filter(|_| loaded)
 }
 

@@ -6,9 +6,10 @@
 
 use super::below::Below;
 use super::bystander::Bystander;
-use super::proc::{self, status_bytes};
+use super::proc;
 use super::signals::{HAND_ON_AFTER, Heard};
 use super::stop;
+use memshim_format::proc::field;
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -111,7 +112,7 @@ impl HighWater {
     fn sample(&mut self) {
         let mut text = [0u8; 4096];
         let Some(n) = self.status.as_ref().and_then(|f| f.read_at(&mut text, 0).ok()) else { return };
-        self.most = self.most.max(status_bytes(&String::from_utf8_lossy(&text[..n]), "VmHWM"));
+        self.most = self.most.max(field(&text[..n], b"VmHWM"));
     }
 }
 

@@ -94,10 +94,21 @@ impl Entry {
             13 | 14 => signed(rest),
             _ => 0,
         };
-        // Whatever the form has besides: bytes without the upper bit.
-        let length = rest.iter().position(|b| b & 0x80 != 0).unwrap_or(rest.len());
-        Some((Entry { units: u64::from(head & 7) + 1, lines, has_line: form != 15 }, rest.get(length..)?))
+        Some((Entry { units: u64::from(head & 7) + 1, lines, has_line: form != 15 }, rest.get(besides(rest)..)?))
     }
+}
+
+/// Length of whatever an entry has beside its head: bytes without the upper bit.
+fn besides(rest: &[u8]) -> usize {
+    const UPPER: u64 = 0x8080_8080_8080_8080;
+    // Seldom more than a word of them.
+    if let Some((eight, _)) = rest.split_first_chunk() {
+        let ends = u64::from_le_bytes(*eight) & UPPER;
+        if ends != 0 {
+            return ends.trailing_zeros() as usize / 8;
+        }
+    }
+    rest.iter().position(|b| b & 0x80 != 0).unwrap_or(rest.len())
 }
 
 /// A signed number in groups of six bits.

@@ -1,7 +1,8 @@
 //! What `/proc/self/status` says.
 
 use super::STATUS;
-use crate::{proc, writer};
+use crate::writer;
+use memshim_format::proc::fields;
 
 /// The numbers of `/proc/self/status`.
 #[derive(Clone, Copy, Default)]
@@ -33,25 +34,32 @@ impl Status {
     }
 }
 
+/// Behind the name, escaped, and the mask of files.
+const STATE_WITHIN: usize = 128;
+
 /// What is known also of a process whose first thread has ended, which has no memory for `/proc` any more. The lock is held, or one thread exists.
 pub fn look() -> Option<Status> {
     // SAFETY: the caller's promise.
     let s = unsafe { STATUS.read() };
-    let f = |k: &[u8]| proc::field(s, k).unwrap_or(0);
-    proc::field(s, b"Threads")?;
+    let keys: [&[u8]; 11] =
+        [b"VmPeak", b"VmSize", b"VmHWM", b"VmRSS", b"RssAnon", b"RssFile", b"RssShmem", b"VmStk", b"VmSwap", b"HugetlbPages", b"Threads"];
+    let found = fields(s, keys);
+    let [peak, size, hwm, rss, anon, file, shmem, stk, swap, hugetlb, _] = found.map(|n| n.unwrap_or(0));
+    let [.., threads] = found;
+    let threads = threads?.saturating_sub(writer::alive() as u64);
     Some(Status {
-        rss: f(b"VmRSS"),
-        hwm: f(b"VmHWM"),
-        anon: f(b"RssAnon"),
-        file: f(b"RssFile"),
-        shmem: f(b"RssShmem"),
-        swap: f(b"VmSwap"),
-        size: f(b"VmSize"),
-        peak: f(b"VmPeak"),
-        stk: f(b"VmStk"),
-        hugetlb: f(b"HugetlbPages"),
-        threads: f(b"Threads").saturating_sub(writer::alive() as u64),
-        first_ended: s.windows(9).any(|w| w == b"State:\tZ "),
+        rss,
+        hwm,
+        anon,
+        file,
+        shmem,
+        swap,
+        size,
+        peak,
+        stk,
+        hugetlb,
+        threads,
+        first_ended: s.get(..STATE_WITHIN).unwrap_or(s).windows(9).any(|w| w == b"State:\tZ "),
     })
 }
 

@@ -4,6 +4,7 @@ use super::{Findings, Verdict};
 use crate::launch::cgroup::Cgroup;
 use crate::launch::{job, place, proc};
 use crate::output::units::iec;
+use memshim_format::proc::fields;
 use nix::sys::resource::Resource;
 use std::path::Path;
 
@@ -100,8 +101,8 @@ fn overcommit(found: &mut Findings) {
         return;
     }
     let meminfo = text("/proc/meminfo");
-    let bytes = |key: &str| proc::status_bytes(&meminfo, key).unwrap_or(0);
-    let left = bytes("CommitLimit").saturating_sub(bytes("Committed_AS"));
+    let [limit, committed] = fields(meminfo.as_bytes(), [b"CommitLimit", b"Committed_AS"]).map(|n| n.unwrap_or(0));
+    let left = limit.saturating_sub(committed);
     let verdict = if left < LITTLE_COMMIT { Verdict::Note } else { Verdict::Good };
     let what = "memshim's private memory (about 1 MiB a process, 43 MiB where the spool is private) counts in it";
     found.add(verdict, "commit", format!("vm.overcommit_memory is 2, {} left: {what}", iec(left)));
@@ -109,7 +110,7 @@ fn overcommit(found: &mut Findings) {
 
 /// What this process was put under its children will be under, too.
 fn confinement(found: &mut Findings) {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = proc::text("/proc/self/status").unwrap_or_default();
     let field = |key: &str| status.lines().find_map(|l| l.strip_prefix(key)).map(str::trim).unwrap_or_default();
     if status.is_empty() {
         found.add(Verdict::Note, "proc", "no /proc here: no resident sizes, no thread names; mount it to have them");

@@ -2,9 +2,8 @@
 
 use crate::launch::cgroup::Cgroup;
 use crate::launch::proc;
-use memshim_format::proc::ROLLUP;
+use memshim_format::proc::{ROLLUP, fields};
 use serde_json::{Map, Value, json};
-use std::fs;
 
 /// What every look takes: cheap, and allowed to everybody.
 #[derive(Debug, Clone, Default)]
@@ -33,10 +32,10 @@ const LAYERS: [(&str, &str); 10] = [
 
 /// Looks at a process; `None` once it has no memory any more.
 pub fn look(pid: i32, t: u64, tick_ns: u64) -> Option<Look> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = proc::text(format!("/proc/{pid}/status")).ok()?;
     let layers = bytes_of(&status, &LAYERS);
     let rss = layers.get("rss").and_then(Value::as_u64)?;
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = proc::text(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields: Vec<u64> = stat.rsplit_once(')').map_or("", |r| r.1).split_ascii_whitespace().map(|f| f.parse().unwrap_or(0)).collect();
     let number = |key: &str| status.lines().find_map(|l| l.strip_prefix(key)?.trim().parse::<u64>().ok()).unwrap_or(0);
     // Fields by their numbers in proc(5), the third coming first here.
@@ -49,8 +48,9 @@ pub fn look(pid: i32, t: u64, tick_ns: u64) -> Option<Look> {
     Some(Look { t, layers, rss, usage, children })
 }
 
-fn bytes_of(text: &str, keys: &[(&str, &str)]) -> Map<String, Value> {
-    keys.iter().filter_map(|(key, name)| Some((key.to_string(), proc::status_bytes(text, name)?.into()))).collect()
+fn bytes_of<const N: usize>(text: &str, keys: &[(&str, &str); N]) -> Map<String, Value> {
+    let found = fields(text.as_bytes(), keys.map(|(_, name)| name.as_bytes()));
+    keys.iter().zip(found).filter_map(|((key, _), value)| Some((key.to_string(), value?.into()))).collect()
 }
 
 impl Look {
@@ -72,10 +72,10 @@ impl Look {
             let r = group.read();
             line["cgroup"] = json!({"v": group.version(), "current": r.current, "peak": r.peak, "limit": r.limit.map(|l| l.0)});
         }
-        if deep && let Ok(text) = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) {
+        if deep && let Ok(text) = proc::text(format!("/proc/{pid}/smaps_rollup")) {
             line["rollup"] = Value::Object(bytes_of(&text, &ROLLUP));
         }
-        if deep && let Ok(text) = fs::read_to_string(format!("/proc/{pid}/io")) {
+        if deep && let Ok(text) = proc::text(format!("/proc/{pid}/io")) {
             let of = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse::<u64>().ok());
             line["io"] = json!({
                 "read": of("rchar:"), "written": of("wchar:"), "storage_read": of("read_bytes:"), "storage_written": of("write_bytes:"),
