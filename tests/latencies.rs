@@ -91,6 +91,32 @@ fn how_long_phases_of_c_took_is_what_their_program_measured() {
 }
 
 #[test]
+fn how_long_ranges_of_nvtx_took_is_what_their_program_measured() {
+    let test = "how_long_ranges_of_nvtx_took_is_what_their_program_measured";
+    let Some(headers) = support::nvtx_headers(test) else { return };
+    let program = support::build("latencies.c", "latencies_by_nvtx", &["-pthread", "-DBY_NVTX", &headers]);
+    are_what_the_program_measured(test, || Command::new(&program), "");
+}
+
+#[test]
+fn how_long_native_functions_took_is_what_their_program_measured() {
+    let test = "how_long_native_functions_took_is_what_their_program_measured";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    support::build("latencies.c", "latencies_part.so", &["-DBY_SYMBOLS", "-DPART", "-shared", "-fPIC", "-fsemantic-interposition"]);
+    let here = format!("-L{}", support::out_dir().display());
+    let flags = ["-pthread", "-DBY_SYMBOLS", "-DAPART", &here, "-Wl,-rpath,$ORIGIN", "-l:latencies_part.so"];
+    let program = support::build("latencies.c", "latencies_by_symbols", &flags);
+    let command = || {
+        let mut command = Command::new(&program);
+        command.env("MEMSHIM_PHASE_SYM", "latencies_part.so:work,latencies_part.so:rest");
+        command
+    };
+    are_what_the_program_measured(test, command, "latencies_part.so:");
+}
+
+#[test]
 fn how_long_functions_of_python_took_is_what_their_program_measured() {
     let test = "how_long_functions_of_python_took_is_what_their_program_measured";
     let Some(python) = support::python() else { return support::skip(test, "needs python3") };

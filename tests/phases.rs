@@ -249,20 +249,10 @@ fn a_second_injection_library_of_nvtx_has_its_calls_and_its_way() {
     nvtx_phases(&report(&dir)["runs"][0]);
 }
 
-/// NVIDIA's own headers, where PyPI's package of them is installed.
-fn nvtx_headers(test: &str) -> Option<String> {
-    if support::lacks(test, &[Need::Preload, Need::Module("nvidia.nvtx"), Need::Command("g++")]) {
-        return None;
-    }
-    let script = "import nvidia.nvtx, os; print(os.path.join(list(nvidia.nvtx.__path__)[0], 'include'))";
-    let said = Command::new(support::python()?).args(["-c", script]).output().expect("python");
-    Some(format!("-I{}", lossy(&said.stdout).trim()))
-}
-
 #[test]
 fn a_program_of_nvidias_own_headers_is_heard() {
     let test = "a_program_of_nvidias_own_headers_is_heard";
-    let Some(headers) = nvtx_headers(test) else { return };
+    let Some(headers) = support::nvtx_headers(test) else { return };
     let client = support::build("nvtx_real.cc", "nvtx_real", &[&headers]);
     let other = support::build("nvtx_other.c", "nvtx_other.so", &["-shared", "-fPIC"]);
     // A profiler of its own beside it hears what it asked for: C's functions and ranges in domains.

@@ -59,6 +59,16 @@ pub fn lacks(test: &str, needs: &[Need]) -> bool {
     }
 }
 
+/// What a compiler finds NVIDIA's own headers by, where PyPI's package of them is installed.
+pub fn nvtx_headers(test: &str) -> Option<String> {
+    if lacks(test, &[Need::Preload, Need::Module("nvidia.nvtx"), Need::Command("g++")]) {
+        return None;
+    }
+    let script = "import nvidia.nvtx, os; print(os.path.join(list(nvidia.nvtx.__path__)[0], 'include'))";
+    let said = Command::new(python()?).args(["-c", script]).output().expect("python");
+    Some(format!("-I{}", String::from_utf8_lossy(&said.stdout).trim()))
+}
+
 fn quiet(command: &mut Command) -> bool {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }

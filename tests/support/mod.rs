@@ -18,7 +18,9 @@ mod session;
 mod truth;
 
 pub use artifacts::{build, fresh_dir, memshim, out_dir, release, root, run_dir, shim};
-pub use machine::{Need, catalyst, find_command, find_library, is_free_threaded, lacks, pyenv, pyenv_free_threaded, python, skip};
+pub use machine::{
+    Need, catalyst, find_command, find_library, is_free_threaded, lacks, nvtx_headers, pyenv, pyenv_free_threaded, python, skip,
+};
 pub use program::{Mode, Program};
 pub use session::{Ran, Session, signal};
 pub use truth::{analyze, check_truth, conserved, counted};
