@@ -300,3 +300,46 @@ fn the_peak_of_a_killed_target_is_between_what_was_seen_and_what_the_kernel_says
     let ask = report["job"]["request_mem_bytes"].as_u64().unwrap();
     assert_eq!((ask, &report["job"]["request_lower_bound"]), ((needed + needed / 10).div_ceil(1 << 20) << 20, &false.into()));
 }
+
+/// That `memshim run` saw how it ended does not make a trace whole: the rest is in the spool, where there is one.
+#[test]
+fn a_killed_target_whose_rest_is_nowhere_is_known_up_to_then() {
+    let test = "a_killed_target_whose_rest_is_nowhere_is_known_up_to_then";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let program = support::build("killed_late.c", "killed_late", &["-O0"]);
+    for mode in ["full", "fast"] {
+        for (limit, is_whole) in [("20000", false), ("unlimited", true)] {
+            let dir = support::fresh_dir(&format!("{test}-{mode}"));
+            // Files of less than a spool's size: its memory is private then.
+            let mut command = Command::new("sh");
+            command.args(["-c", r#"ulimit -f "$0"; exec "$@""#, limit]).arg(support::memshim()).args(["run", "--mode", mode]);
+            command.args(["--interval", "50ms", "-o", "t.jsonl", "--"]).arg(&program).current_dir(&dir);
+            let ran = Session::start(&mut command, &dir).finish(Duration::from_secs(20));
+            assert_eq!(ran.status.and_then(|s| s.code()), Some(128 + 9), "{}", support::lossy(&ran.stderr));
+            let report: Value = serde_json::from_str(&support::analyze(&dir.join("t.jsonl")).expect("a report")).expect("JSON");
+            let run = &report["runs"][0];
+            let number = |of: &Value| of.as_f64().unwrap_or_else(|| panic!("{mode} {limit}: {run}"));
+            assert_eq!((&run["end"]["kind"], &run["end"]["signal"]), (&"signaled".into(), &9.into()));
+            let lacks_end = run["missing"].as_array().expect("missing").iter().any(|m| m["what"] == "the end");
+            assert_eq!((lacks_end, run["recovered"].as_bool()), (!is_whole, Some(is_whole)), "{mode}: {}", run["missing"]);
+            let heap = &run["heap"];
+            let text = Command::new(support::memshim()).arg("analyze").arg(dir.join("t.jsonl")).output().expect("memshim");
+            let text = support::lossy(&text.stdout);
+            if is_whole {
+                assert_eq!((&run["known_until_s"], &heap["allocs"]), (&Value::Null, &201_000.into()), "{heap}");
+                assert!(number(&heap["leaked_bytes"]) >= 21e6 && text.contains("leaked, unless"), "{mode}: {text}");
+            } else {
+                let until = number(&run["known_until_s"]);
+                assert!((0.05..=number(&run["wall_s"])).contains(&until), "{mode}: {run}");
+                assert!(
+                    (1000..=201_000).contains(&heap["allocs"].as_u64().expect("calls")) && number(&heap["peak_bytes"]) >= 1e6,
+                    "{heap}"
+                );
+                assert!(heap["leaked_bytes"].is_null() && heap["leaked_allocs"].is_null(), "{heap}");
+                assert!(!text.contains("leaked") && text.contains("the end is not in the trace"), "{mode}: {text}");
+            }
+        }
+    }
+}

@@ -33,9 +33,11 @@ pub fn ending(header: &Header, seen: &Ended, next_image: bool) -> End {
     End { kind: EndKind::Killed, unseen: seen.lowered.iter().any(|l| l.errno.is_some()), ..End::default() }
 }
 
-/// Whether the trace lacks its end: no end line, no spool that had the rest, and no `memshim run` that saw the end and put the rest into the trace.
+/// Whether the trace lacks its end, also where that was seen from outside: no end line, and no spool that had the rest, beside the trace or by
+/// `memshim run` within it.
 pub fn is_missing(seen: &Ended, end: &End) -> bool {
-    end.kind == EndKind::Killed && seen.end.is_none() && !seen.recovered
+    let is_over = matches!(end.kind, EndKind::Killed | EndKind::Signaled | EndKind::Exited);
+    is_over && seen.end.is_none() && !seen.recovered
 }
 
 fn outside_status(status: &Value) -> Option<End> {

@@ -203,8 +203,7 @@ pub fn freed(image: &ImageEnd) -> u64 {
 
 /// What the counts say was freed, where they have every call: the trace has its end, and no fewer than are events.
 pub fn bound_of_freed(image: &ImageEnd, counted: u64, events: u64) -> Option<u64> {
-    // `memshim run` puts the rest of a killed process into the trace before it says how that ended.
-    let whole = image.seen.end.is_some() || image.seen.recovered || image.seen.outside.is_some();
+    let whole = image.seen.end.is_some() || image.seen.recovered;
     (whole && counted >= events).then_some(counted)
 }
 

@@ -1,6 +1,6 @@
 //! What is not in the numbers, and why: every count of something dropped, torn or not understood becomes a line here.
 
-use super::report::{End, Events, Missing, Mode};
+use super::report::{End, EndKind, Events, Missing, Mode};
 use super::{ending, heap};
 use crate::model::image::ImageEnd;
 use crate::model::load::Loaded;
@@ -78,6 +78,9 @@ pub fn of_image(image: &ImageEnd, events: &Events, mode: Mode, end: &End, more_p
     if ending::is_missing(seen, end) {
         let private = seen.notes.iter().find_map(|n| n.strip_prefix("spool private: "));
         let why = match private.filter(|_| heap::unwritten(image).is_none()) {
+            Some(rest) if end.kind == EndKind::Exited => {
+                format!("it ended before its rest was written, and its shared memory was private: {rest}")
+            }
             Some(rest) => format!("killed, and its shared memory was private: {rest}"),
             None if end.unseen => "recording had ended before: it may have ended in order".to_string(),
             None => "the trace was cut, or the process was killed and its spool is not beside the trace".to_string(),

@@ -223,7 +223,7 @@ pub struct Heap {
     pub temporary_allocs: Option<u64>,
     /// The same from samples, in fast mode; `null` where these do not tell, and in full mode.
     pub temporary_estimated: Option<Estimated>,
-    /// `null`: of a forked child in fast mode it is not told apart from what it inherited.
+    /// `null`: of a forked child in fast mode it is not told apart from what it inherited, and a trace without its end tells of no leaks.
     pub leaked_bytes: Option<Bytes>,
     pub leaked_allocs: Option<u64>,
     /// Of the parent, live at the fork, in `live` and `peak` by usable size.

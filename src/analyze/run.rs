@@ -53,7 +53,11 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     let samples = samples(&image, inside);
     let wall_s = seen.last_t.seconds_since(Nanos(h.mono_ns));
     let own = phases.split_off(phases.partition_point(|p| !phases::is_of_process(p)));
-    let heap = heap::heap(&image, mode, options);
+    let mut heap = heap::heap(&image, mode, options);
+    let is_cut = is_missing(seen, &end);
+    if is_cut {
+        (heap.leaked_bytes, heap.leaked_allocs) = (None, None);
+    }
     if phases.is_empty() {
         phases = auto::phases(&samples, wall_s, inside.then_some(&heap));
         gpu::phases::curve(&image, &mut phases);
@@ -88,7 +92,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         start: rfc3339(h.wall_ns),
         start_unix_s: h.wall_ns as f64 / 1e9,
         wall_s,
-        known_until_s: is_missing(seen, &end).then_some(wall_s),
+        known_until_s: is_cut.then(|| seen.told_t.unwrap_or(seen.last_t).seconds_since(Nanos(h.mono_ns))),
         cpu_s: cpu::seconds(&image),
         cpu_lower_bound: end.kind == EndKind::Running || cpu::is_lower_bound(&image),
         allocator: h.allocator.0.clone(),

@@ -246,6 +246,7 @@ impl Image {
             Line::Outside(outside) => {
                 // Who was killed went on until then.
                 if self.end.end.is_none() && outside.get("status").is_some_and(Value::is_object) {
+                    self.end.told_t.get_or_insert(self.end.last_t);
                     self.at(outside.get("t").and_then(Value::as_u64).unwrap_or(0));
                 }
                 self.end.outside = Some(outside);

@@ -78,6 +78,9 @@ impl Images<'_> {
                     h.pid == p.pid && (p.start_ticks == 0 || h.start_ticks == p.start_ticks) && p.exec.is_none_or(|e| h.exec == e)
                 };
                 self.current = self.all.iter().rposition(of);
+                if let Some(at) = self.current.filter(|_| p.recovered) {
+                    self.all[at].mark_recovered();
+                }
             }
             Line::Outside(outside) => {
                 let pid = outside.get("pid").and_then(serde_json::Value::as_u64);

@@ -197,6 +197,9 @@ pub struct Process {
     pub start_ticks: u64,
     #[serde(default)]
     pub exec: Option<u32>,
+    /// They were read from its spool when it was gone.
+    #[serde(default)]
+    pub recovered: bool,
 }
 
 #[derive(Debug, Deserialize)]

@@ -74,7 +74,7 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
     let end = work.iter().map(|w| w.lines.latest).max().unwrap_or(0);
     let mut lines = Vec::new();
     let Owner { pid, start_ticks, exec } = spool.owner;
-    push_line(&mut lines, format_args!(r#"{{"type":"process","pid":{pid},"start_ticks":{start_ticks},"exec":{exec}}}"#));
+    push_line(&mut lines, format_args!(r#"{{"type":"process","pid":{pid},"start_ticks":{start_ticks},"exec":{exec},"recovered":true}}"#));
     if spool.trouble != 0 {
         let (t, errno, whole) = (spool.trouble_ns, spool.trouble as i32, spool.whole_ns);
         let why = format!("the trace could not be written any more: {}", io::Error::from_raw_os_error(errno));

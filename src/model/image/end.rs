@@ -44,8 +44,10 @@ pub struct Ended {
     pub bad_kinds: u64,
     /// Lines of a known type in which nothing could be used.
     pub useless: u64,
-    /// Part of it came from a spool.
+    /// Its rest came from its spool: from beside the trace, or where `memshim run` has put it.
     pub recovered: bool,
+    /// Of one that ended without a last line: when its last one was. `last_t` is when its end was seen from outside.
+    pub told_t: Option<Nanos>,
     /// It was still there when the trace was read: what its rings hold is not in it.
     pub running: bool,
     /// A Python whose frames memshim does not know how to read.

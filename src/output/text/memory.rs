@@ -206,6 +206,7 @@ fn heap(page: &mut Page, run: &Run) {
         lines.push(format!("inherited {} at the fork, counted in what is live", blocks(h.inherited_bytes.0, h.inherited_allocs)));
         let own = match (h.leaked_bytes, h.leaked_allocs) {
             (Some(bytes), Some(n)) => format!("{} of them its own{}", blocks(bytes.0, n), if ended { LEAKED } else { "" }),
+            _ if run.known_until_s.is_some() => "which of them are its own, a whole trace tells".into(),
             _ => "which of them are its own, full mode tells".into(),
         };
         lines.push(format!("live {when} {}; {own}", blocks(h.live_bytes.0, h.live_allocs)));
