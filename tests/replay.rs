@@ -384,3 +384,30 @@ fn threads_have_the_calls_from_their_first_number_on() {
     assert_eq!(rows, [(8, "worker", 5, 500), (7, "", 3, 300)]);
     assert_eq!(run.threads[1].peak_bytes.0, 300);
 }
+
+/// A batch of frees was lost with the write that ended the recording; what its thread did after it is in the trace.
+#[test]
+fn what_came_after_a_lost_batch_is_no_peak() {
+    let mut w = Writer::new(7, "full", "");
+    let kind = w.kind(0, 100, 4, 0);
+    w.at(0, 2000, true);
+    let blocks: Vec<Token> = (0..10).map(|_| w.alloc(0, kind, None, None)).collect();
+    w.flush();
+    let written = w.out.len();
+    w.at(0, 3000, true);
+    blocks.iter().for_each(|block| w.free(0, Old::Block(*block)));
+    w.flush();
+    w.out.truncate(written);
+    w.line(r#"{"type":"mode","t":3500,"mode":"count","why":"no space","errno":28,"whole":3000}"#);
+    w.at(0, 3200, true);
+    (0..5).for_each(|_| _ = w.alloc(0, kind, None, None));
+    w.flush();
+    w.line(
+        r#"{"type":"calls","t":3600,"fns":[[0,15,1500],[11,10,0]],"live":520,"blocks":5,"failed":0,"lost":0,"lanes":[[0,15,1500,10,520,1040]],"hi_blocks":[10]}"#,
+    );
+    w.line(r#"{"type":"end","t":3700,"how":"exit","code":0,"counted":25,"recorded":15,"lost":10}"#);
+    let run = &analyze_bytes("trace.jsonl", &w.out, &[]).unwrap().runs[0];
+    let (peak, bound) = (run.heap.peak_bytes.0, run.heap.peak_bound_bytes.expect("a bound").0);
+    assert!(peak <= 1040 && peak.abs_diff(1000) <= bound, "{peak} ± {bound}");
+    assert_eq!((run.heap.live_bytes.0, run.heap.live_allocs), (520, 5));
+}

@@ -227,12 +227,13 @@ impl Image {
                 self.end.full_before |= self.header.mode == "full";
                 self.header.mode = "fast".into();
                 self.before.get_or_insert_with(|| self.heap.totals.clone());
-                self.heap.lower(lowered.t, self.header.big);
+                // Of what was lost there with a batch, and came later, the trace can hold a part.
+                self.heap.lower(lowered.told_until(), self.header.big);
                 if self.end.lowered.is_empty() {
                     self.counts.lowered(lowered.told_until());
                 }
                 if let Some(python) = &mut self.python {
-                    python.lower(lowered.t, self.header.big);
+                    python.lower(lowered.told_until(), self.header.big);
                 }
                 self.end.lowered.push(lowered);
             }
