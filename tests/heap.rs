@@ -76,3 +76,15 @@ fn blocks_of_many_threads_that_are_events_are_at_once_in_fast_mode_too() {
     assert!(peak + bound >= held && peak - bound <= held + 4 * 2048, "{held} is not {peak} ± {bound}");
     assert!(bound < held / 100, "{peak} ± {bound} says too little");
 }
+
+/// Recorded blocks at one distance from each other: what is noted of where they lie must hold all of them.
+#[test]
+fn recorded_blocks_of_one_stride_are_all_seen_to_end() {
+    let test = "recorded_blocks_of_one_stride_are_all_seen_to_end";
+    let program = Program::new(test, "strides.c").env("MEMSHIM_BIG", "64MiB").env("MEMSHIM_SAMPLE", "1KiB");
+    let Some(report) = program.report(Mode::Fast) else { return };
+    let run = &report["runs"][0];
+    let of = run["heap"]["sizes_estimated"].as_array().expect("sizes").iter().find(|e| e["size"] == 1_044_456).expect("the program's size");
+    assert_eq!((&of["samples"], &of["allocs"]), (&600.into(), &of["frees"]), "{of}");
+    assert!(run["sites_total"]["leaked_bytes"].as_u64() < Some(1 << 20), "{}", run["sites_total"]);
+}

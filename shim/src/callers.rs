@@ -13,7 +13,7 @@ mod lines;
 mod nodes;
 
 use crate::config::{CONFIG, NATIVE, PYTHON};
-use crate::lane::{Hot, push_of_stacks};
+use crate::lane::{Hot, begins_in_vain, push_of_stacks};
 use crate::phases::process::script;
 use crate::phases::symbol;
 use crate::python::Python;
@@ -173,6 +173,11 @@ unsafe fn capture<const NATIVE_TOO: bool>(hot: *mut Hot) {
         (*w).busy = here as u64;
         compiler_fence(SeqCst);
         if left || (*w).torn {
+            // Where the disk has no room for what is told of frames, none is worth a walk, whose rules have no room then either.
+            if begins_in_vain(hot, (*hot).cur) {
+                ((*w).torn, (*w).busy) = (true, 0);
+                return tell(hot, w, stack(0, 0));
+            }
             start_anew(w);
         }
         let generation = modules::generation().wrapping_add((*w).anew);

@@ -15,7 +15,7 @@ mod ring;
 mod samples;
 
 pub use blocks::{Blocks, Malloc, on_alloc, on_failed, on_free, on_realloc_begin, on_realloc_end, usable};
-pub use ring::{push, push_of_stacks};
+pub use ring::{begins_in_vain, push, push_of_stacks};
 use samples::draw;
 pub use samples::{Samples, THIN};
 

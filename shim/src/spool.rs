@@ -13,7 +13,7 @@ use memshim_format::remote::is_remote;
 use memshim_format::spool::*;
 use sys::sys;
 
-pub use blocks::{give_block, take_block, wake_waiters};
+pub use blocks::{give_block, is_starved, take_block, wake_waiters};
 
 /// What this process knows of its spool.
 pub struct Spool {
@@ -184,13 +184,17 @@ static REFUSED: AtomicU64 = AtomicU64::new(u64::MAX);
 static REFUSED_AT: AtomicU64 = AtomicU64::new(0);
 const ASK_AGAIN_NS: u64 = 100_000_000;
 
+/// Whether the disk had no room for so much a moment ago.
+fn was_refused(len: usize) -> bool {
+    len as u64 >= REFUSED.load(Relaxed) && sys::now().saturating_sub(REFUSED_AT.load(Relaxed)) < ASK_AGAIN_NS
+}
+
 /// Gives `len` bytes at `off` memory; false where there is none.
 pub fn back(off: usize, len: usize) -> bool {
     // SAFETY: the fd is checked to be ours before it is used.
     unsafe {
         if SPOOL.in_file {
-            let is_refused = len as u64 >= REFUSED.load(Relaxed) && sys::now().saturating_sub(REFUSED_AT.load(Relaxed)) < ASK_AGAIN_NS;
-            if is_refused {
+            if was_refused(len) {
                 return false;
             }
             let Some(r) = with_fd(|fd| sys!(libc::SYS_fallocate, fd, 0, off, len)) else { return false };

@@ -100,6 +100,13 @@ unsafe fn pad(at: u64) {
 #[inline(never)]
 /// False: there is no room, and the record is none of an event, which would count as lost.
 unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64) -> bool {
+    // SAFETY: the caller's hot.
+    unsafe {
+        if begins_in_vain(hot, at) {
+            go_back(hot);
+            return lost(hot, *words);
+        }
+    }
     let signals = sys::block_signals();
     let len = n as u64 * 8;
     // SAFETY: signals are blocked, so nothing on this thread comes in between.
@@ -112,12 +119,7 @@ unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64)
                 // Back to an address at which nothing fits, whatever was reserved beyond.
                 (*hot).cur &= !(BLOCK as u64 - 1);
                 sys::restore_signals(signals);
-                // A child forked in a handler on top of us: the lane was the parent's.
-                if loss(*words) == Loss::Nothing || (*hot).lane.is_null() {
-                    return false;
-                }
-                lose((*hot).lane, loss(*words));
-                return true;
+                return lost(hot, *words);
             }
         }
         let at = (*hot).cur;
@@ -126,6 +128,41 @@ unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64)
     }
     sys::restore_signals(signals);
     true
+}
+
+/// A record that begins with this word has no room; false where it is none of an event.
+unsafe fn lost(hot: *mut Hot, word: u64) -> bool {
+    // SAFETY: the caller's hot.
+    unsafe {
+        // A child forked in a handler on top of us: the lane was the parent's.
+        if loss(word) == Loss::Nothing || (*hot).lane.is_null() {
+            return false;
+        }
+        lose((*hot).lane, loss(word));
+        true
+    }
+}
+
+/// Back to an address at which nothing fits, with signals as they are: unless a handler has begun a block meanwhile.
+unsafe fn go_back(hot: *mut Hot) {
+    // SAFETY: the caller's hot; one instruction, between which and the read before nothing else is done.
+    unsafe {
+        let cur = (&raw const (*hot).cur).read_volatile();
+        if cur & (BLOCK as u64 - 1) < BLOCK_WORDS as u64 {
+            let back = cur & !(BLOCK as u64 - 1);
+            asm!("cmpxchg qword ptr [{c}], {b}", c = in(reg) &raw mut (*hot).cur, b = in(reg) back, inout("rax") cur => _, options(nostack));
+        }
+    }
+}
+
+/// Whether what is reserved at `at` lies in no block, and a block is not to be had now.
+///
+/// # Safety
+/// `hot` is this thread's.
+#[inline(always)]
+pub unsafe fn begins_in_vain(hot: *mut Hot, at: u64) -> bool {
+    // SAFETY: the caller's hot.
+    at & (BLOCK as u64 - 1) < BLOCK_WORDS as u64 && unsafe { !(*hot).lane.is_null() } && spool::is_starved()
 }
 
 /// Gives the lane its next block. Signals are blocked. Waits within bounds when memory for rings is used up.

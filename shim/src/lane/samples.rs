@@ -26,8 +26,8 @@ fn hash(addr: u64) -> u64 {
 
 impl Samples {
     /// A mark's index is the upper half of this times the lower 32 bits of an address without the last four: blocks beside each other have marks
-    /// beside each other, so what is freed together shares their cache lines, and each MiB of addresses begins 257 marks further than the one before.
-    pub const MARK_FACTOR: u32 = 0x1_0101;
+    /// beside each other, so what is freed together shares their cache lines, and each MiB of addresses begins 301 marks further than the one before.
+    pub const MARK_FACTOR: u32 = 0x1_012d;
 
     /// Gives what every free looks at its memory.
     pub fn populate(&self) {
@@ -51,15 +51,19 @@ impl Samples {
         &self.buckets[(hash(addr) >> 35) as usize % BUCKETS]
     }
 
-    /// Notes a block; false when its bucket is full (which one sample in a million meets): then it is not recorded.
+    /// Notes a block; false when its bucket is full (which one sample in a million meets), or its mark has no room for another: then it is not recorded.
     pub(super) fn add(&self, addr: u64) -> bool {
+        // A mark of all that hash there is never 0, else their frees would not be looked at.
+        if self.mark(addr).fetch_update(Relaxed, Relaxed, |n| n.checked_add(1)).is_err() {
+            return false;
+        }
         for slot in self.bucket(addr) {
             // Not read first: of a page that is, see [`sys::populate`].
             if slot.compare_exchange(0, addr, AcqRel, Relaxed).is_ok() {
-                self.mark(addr).fetch_add(1, Relaxed);
                 return true;
             }
         }
+        self.mark(addr).fetch_sub(1, Relaxed);
         false
     }
 

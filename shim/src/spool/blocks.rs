@@ -1,6 +1,6 @@
 //! The blocks of the rings: given out, waited for where all are in use, given back.
 
-use super::{GROWING, back, header, is_full};
+use super::{GROWING, back, header, is_full, was_refused};
 use crate::lane::LANES;
 use crate::{sys, writer};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -85,6 +85,11 @@ pub fn wake_waiters(now: bool) {
         WAKES.fetch_add(1, Release);
         sys::futex_wake(&WAKES);
     }
+}
+
+/// Whether there is no block, and asking for one is in vain: nobody has given one back, and the disk had no room for more a moment ago.
+pub fn is_starved() -> bool {
+    is_full() && FREE.load(Relaxed) as u32 == 0 && TAKEN.load(Relaxed) >= BACKED.load(Relaxed) && was_refused(STEP as usize * BLOCK)
 }
 
 /// A zeroed ring block. Signals are blocked. When all are in use: drains by itself or waits for the drain, at most a second
