@@ -20,6 +20,7 @@ use samples::draw;
 pub use samples::{Samples, THIN};
 
 use crate::callers::{self, Walker};
+use crate::config::{CONFIG, FULL};
 use crate::phases::symbol::Track;
 use crate::{spool, sys, tls};
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*, fence};
@@ -112,13 +113,14 @@ pub unsafe fn lose(lane: *mut Lane, what: Loss) {
     // SAFETY: the caller's lane.
     unsafe {
         match what {
-            Loss::Call => {
+            // In full mode the call is lost with its second half, or where that is an event by who reads it.
+            Loss::Half if CONFIG.mode == FULL => _ = (*lane).halves_lost.fetch_add(1, Relaxed),
+            Loss::Call | Loss::Half => {
                 (*lane).lost.fetch_add(1, Relaxed);
                 if spool::is_full() {
                     (*lane).lost_by_disk.fetch_add(1, Relaxed);
                 }
             }
-            Loss::Half => _ = (*lane).halves_lost.fetch_add(1, Relaxed),
             Loss::End => _ = (*lane).broken.fetch_add(1, Relaxed),
             Loss::Row => _ = (*lane).rows_lost.fetch_add(1, Relaxed),
             Loss::Nothing => {}

@@ -59,5 +59,5 @@ fn growth(seen: &Ended, inside: bool) -> Option<i64> {
     };
     let (first, last) = (seen.rss_first?, seen.rss_last?);
     let known = inside && is(seen.snapshots.first(), "start", &first) && is(seen.snapshots.last(), "exit", &last);
-    known.then(|| last.rss as i64 - first.rss as i64)
+    known.then(|| (last.rss as i64).saturating_sub(first.rss as i64))
 }

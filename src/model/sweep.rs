@@ -286,8 +286,8 @@ impl Sweep {
         let (min, max) = both.unwrap_or((next.min, next.max));
         let now = beyond(min, max);
         lane.followed = (t, least, most);
-        self.instant.1 += now.0 - before.0;
-        self.instant.2 += now.1 - before.1;
+        self.instant.1 = self.instant.1.saturating_add(now.0.saturating_sub(before.0));
+        self.instant.2 = self.instant.2.saturating_add(now.1.saturating_sub(before.1));
     }
 
     fn close(&mut self, lane: u32, opening: u64, t: u64) {
@@ -401,6 +401,17 @@ mod tests {
             let (lower, upper) = s.finish().0;
             assert!(lower <= 2 && upper == 4096, "{lower} {upper}");
         }
+    }
+
+    #[test]
+    fn levels_of_a_damaged_trace_are_no_panic() {
+        let far = i64::MAX / 2;
+        let mut s = Sweep::new(0, 100);
+        for lane in 0..4 {
+            [(far, far), (-far, -far), (far, far), (-far, far)].into_iter().for_each(|(min, max)| s.add(span(lane, 5, 5, min, max, max)));
+        }
+        s.end_group(9);
+        s.finish();
     }
 
     #[test]

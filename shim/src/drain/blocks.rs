@@ -157,10 +157,8 @@ unsafe fn take_alloc(i: u32, lane: *mut Lane, c: &mut Commit, w: u64, words: *co
 unsafe fn half_lost(lane: *mut Lane) {
     // SAFETY: the lock is held.
     unsafe {
-        (*lane).lost.fetch_add(1, Relaxed);
-        if (*spool::header()).refused.load(Relaxed) != 0 {
-            (*lane).lost_by_disk.fetch_add(1, Relaxed);
-        }
+        (*lane).halves_lost.fetch_sub(1, Relaxed);
+        lane::lose(lane, Loss::Call);
         lines::recorded(lane).fetch_sub(1, Relaxed);
     }
 }

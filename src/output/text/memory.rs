@@ -46,7 +46,11 @@ fn resident(page: &mut Page, run: &Run, job: Option<&Job>) {
     limits(page, run, top);
     if let Some(job) = job.filter(|job| job.request_mem_bytes.0 > 0) {
         let least = if job.request_lower_bound { " at least" } else { "" };
-        let of = if job.request_mem_bytes.0 > top + top / 5 + (2 << 20) { "the most that it can have had" } else { "the peak" };
+        let of = if job.request_mem_bytes.0 > top.saturating_add(top / 5).saturating_add(2 << 20) {
+            "the most that it can have had"
+        } else {
+            "the peak"
+        };
         let line = format!("ask for {}{least} to run it in a job: {of} and 10 %", iec(job.request_mem_bytes.0));
         page.say("", line + &own(run, top));
     }

@@ -218,7 +218,7 @@ pub fn threads(page: &mut Page, run: &Run) {
     if run.threads.len() < 2 {
         return;
     }
-    let total: u64 = run.threads.iter().map(|t| t.bytes.0).sum();
+    let total = run.threads.iter().fold(0u64, |sum, t| sum.saturating_add(t.bytes.0));
     let mut t = Table::with_text_last();
     t.row(["tid", "total", "share", "peak", "allocations", "name"]);
     for th in run.threads.iter().take(THREADS_SHOWN) {

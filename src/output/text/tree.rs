@@ -46,7 +46,7 @@ impl<'a> Tree<'a> {
     /// What the same call leads to. Where it does nothing else than one other call (`fork` is not), that stands under it.
     fn branches(&mut self, nodes: &'a [TreeNode], before: &str, fork: bool) {
         let shown = self.shown(nodes);
-        self.hidden += nodes.iter().map(|n| n.inclusive).sum::<u64>() - shown.iter().map(|n| n.inclusive).sum::<u64>();
+        self.hide(inclusive(nodes).saturating_sub(inclusive(shown.iter().copied())));
         let last = shown.len().saturating_sub(1);
         for (i, first) in shown.into_iter().enumerate() {
             let (sign, below) = if !fork || before.chars().count() >= self.deepest() {
@@ -64,6 +64,10 @@ impl<'a> Tree<'a> {
         }
     }
 
+    fn hide(&mut self, more: u64) {
+        self.hidden = self.hidden.saturating_add(more);
+    }
+
     /// The last of the calls of Python's import system that only lead on to each other, and how many there are behind the first.
     fn end_of_import(&mut self, first: &'a TreeNode) -> (&'a TreeNode, usize) {
         let is_import = |n: &TreeNode| n.frame.as_ref().and_then(|f| f.file.as_deref()).is_some_and(|f| f.starts_with("<frozen importlib"));
@@ -74,7 +78,7 @@ impl<'a> Tree<'a> {
             if !is_import(next) {
                 break;
             }
-            self.hidden += node.calls.iter().map(|n| n.inclusive).sum::<u64>() - next.inclusive;
+            self.hide(inclusive(&node.calls).saturating_sub(next.inclusive));
             (node, more) = (next, more + 1);
         }
         (node, more)
@@ -103,6 +107,11 @@ impl<'a> Tree<'a> {
         let name = cut(&who, room - behind.chars().count());
         self.lines.push(format!("{figures}{name}{behind}"));
     }
+}
+
+/// Of all of them; a damaged trace can have any.
+fn inclusive<'a>(nodes: impl IntoIterator<Item = &'a TreeNode>) -> u64 {
+    nodes.into_iter().fold(0, |sum, n| sum.saturating_add(n.inclusive))
 }
 
 #[cfg(test)]
