@@ -80,16 +80,29 @@ fn grown(image: &ImageEnd, phase: &Phase) -> HashMap<u32, [Balance; 3]> {
     all
 }
 
-/// Of these the sites that hold more and more. What grows in one part alone was loaded once, or has filled; that is only told where nothing grows in
-/// both.
+/// Of these the sites that hold more and more. What grows in one part alone was loaded once, or has filled; that is only told where nothing surely grows in
+/// both. What surely did not grow in the last part is never told: growth goes on there, or there were no leak.
 fn leaking(sites: HashMap<u32, [Balance; 3]>) -> Vec<(u32, Balance)> {
     let mut all: Vec<(u32, Balance, bool)> = Vec::new();
-    for (site, [early, late, both]) in sites {
+    for (site, parts) in sites {
+        let [early, late, both] = parts;
         let certain = both.bytes as f64 > CERTAIN * both.variance.max(0.0).sqrt();
-        all.push((site, both, early.bytes > 0 && late.bytes > 0 && certain));
+        if both.bytes > 0 && !has_stopped(early, late) {
+            all.push((site, both, early.bytes > 0 && late.bytes > 0 && certain));
+        }
     }
     let any = all.iter().any(|(_, _, steady)| *steady);
-    all.into_iter().filter(|(_, more, steady)| more.bytes > 0 && (*steady || !any)).map(|(site, more, _)| (site, more)).collect()
+    all.into_iter().filter(|(_, _, steady)| *steady || !any).map(|(site, more, _)| (site, more)).collect()
+}
+
+/// Whether a site grew in the first two thirds and then no more: by samples, where as many as are to be expected of growth that goes on would have been
+/// missed by chance in less than one case in twenty.
+fn has_stopped(early: Balance, late: Balance) -> bool {
+    // −ln 0.05.
+    const MISSED: f64 = 3.0;
+    let early_bytes = early.bytes as f64;
+    // A sample stands for variance / bytes, none of exact figures; the last part is half as long.
+    late.bytes <= 0 && early.bytes > 0 && early_bytes * early_bytes >= 2.0 * MISSED * early.variance.max(0.0)
 }
 
 /// Whether anything is known of a phase's sites.
@@ -196,4 +209,41 @@ fn of(mut rows: Vec<(Stack, Sums)>, table: &FrameTable) -> PhaseSites {
         })
         .collect();
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Growth by so many samples of 500 kB, or exact where `by` is 0.
+    fn part(bytes: i64, by: f64) -> Balance {
+        Balance { bytes, blocks: 1.0, variance: bytes.unsigned_abs() as f64 * by }
+    }
+
+    fn told(sites: &[(u32, Balance, Balance)]) -> Vec<u32> {
+        let both = |a: Balance, b: Balance| Balance { bytes: a.bytes + b.bytes, blocks: 1.0, variance: a.variance + b.variance };
+        let mut told: Vec<u32> =
+            leaking(sites.iter().map(|&(site, a, b)| (site, [a, b, both(a, b)])).collect()).into_iter().map(|(site, _)| site).collect();
+        told.sort_unstable();
+        told
+    }
+
+    #[test]
+    fn a_cache_that_has_filled_is_not_told_beside_a_leak_that_samples_do_not_show_surely() {
+        let (cache, by) = ((1, part(13_400_000, 0.0), part(0, 0.0)), 5e5);
+        // Two samples and one; two and none; none at all.
+        assert_eq!(told(&[cache, (2, part(1_000_000, by), part(500_000, by))]), [2]);
+        assert_eq!(told(&[cache, (2, part(1_000_000, by), part(0, by))]), [2]);
+        assert!(told(&[cache]).is_empty());
+        // The cache itself by 20 samples.
+        assert_eq!(told(&[(1, part(10_000_000, by), part(0, by)), (2, part(500_000, by), part(500_000, by))]), [2]);
+    }
+
+    #[test]
+    fn sure_growth_in_both_parts_is_told_alone_and_growth_in_the_last_where_there_is_no_other() {
+        let (leak, late, early) =
+            ((1, part(2000, 0.0), part(1000, 0.0)), (2, part(0, 0.0), part(9000, 0.0)), (3, part(9000, 0.0), part(-9000, 0.0)));
+        assert_eq!(told(&[leak, late, early]), [1]);
+        assert_eq!(told(&[late, early]), [2]);
+    }
 }
