@@ -329,7 +329,7 @@ fn a_killed_target_whose_rest_is_nowhere_is_known_up_to_then() {
             let text = support::lossy(&text.stdout);
             if is_whole {
                 assert_eq!((&run["known_until_s"], &heap["allocs"]), (&Value::Null, &201_000.into()), "{heap}");
-                assert!(number(&heap["leaked_bytes"]) >= 21e6 && text.contains("leaked, unless"), "{mode}: {text}");
+                assert!(number(&heap["leaked_bytes"]) >= 21e6 && text.contains("live when it was killed"), "{mode}: {text}");
             } else {
                 let until = number(&run["known_until_s"]);
                 assert!((0.05..=number(&run["wall_s"])).contains(&until), "{mode}: {run}");

@@ -11,7 +11,7 @@ use super::{Options, phases::is_of_process, views};
 use crate::model::image::ImageEnd;
 use crate::model::left::first_told;
 use crate::model::sites::Balance;
-use crate::model::units::{Bytes, whole};
+use crate::model::units::{Bytes, Nanos, whole};
 
 /// Phases whose sites are listed; of further ones those that left least have none.
 const PHASES_SHOWN: usize = 200;
@@ -112,7 +112,7 @@ fn knows(image: &ImageEnd, phase: &Phase) -> bool {
 
 /// Of seconds since the start, the trace's time.
 fn on_the_clock(image: &ImageEnd, s: f64) -> u64 {
-    image.header.mono_ns.saturating_add((s.max(0.0) * 1e9) as u64)
+    image.header.mono_ns.saturating_add(Nanos::of_seconds(s).0)
 }
 
 fn has_sites(image: &ImageEnd, phase: &Phase) -> bool {

@@ -65,7 +65,8 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     let artifacts = artifacts::artifacts(&image, &phases);
     phases.extend(own);
     left::complete(&image, &mut phases, names, frames, options);
-    let sites = sites::sites(&image, &phases, names, frames, options);
+    let mut sites = sites::sites(&image, &phases, names, frames, options);
+    sites::tell_apart(&mut sites.sums, &heap, h, image.threads_total);
     let python = python::python(&image).map(|of| Python { arenas_bytes: python::arenas(&sites.sites), ..of });
     let rss = rss::rss(&image, inside, &end);
     let told: Vec<_> = phases.iter().filter(|p| !phases::is_of_process(p)).cloned().collect();

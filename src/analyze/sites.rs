@@ -6,7 +6,7 @@ use super::Options;
 use super::left;
 use super::owner::{self, Own};
 use super::python::ARENA;
-use super::report::{Frame, Listed, Missing, OWNERS_SHOWN, Owner, Phase, SITES_SHOWN, Site, SiteSums, View};
+use super::report::{Frame, Heap, Listed, Missing, OWNERS_SHOWN, Owner, Phase, SITES_SHOWN, Site, SiteSums, View};
 use super::sources::{self, Memory};
 use super::stacks::{FrameTable, Names, Stack};
 use super::views::{self, Measure};
@@ -15,6 +15,7 @@ use crate::model::image::ImageEnd;
 use crate::model::kinds::{AGES, Kind};
 use crate::model::sites::{Instant, SitesEnd};
 use crate::model::units::{Bytes, Nanos, whole};
+use crate::trace::line::Header;
 
 /// What a row sums up; places in the code with equal stacks are one row.
 #[derive(Clone, Debug, Default)]
@@ -223,12 +224,30 @@ pub fn of_instant(image: &ImageEnd, instant: Instant) -> impl Iterator<Item = Mi
 pub fn said(instant: Instant, start: Nanos) -> String {
     let s = |t: u64| Nanos(t).seconds_since(start);
     match instant {
-        Instant::Peak => "the peak".into(),
+        Instant::Peak => THE_PEAK.into(),
         Instant::At(t) => format!("{:.3} s", s(t)),
         Instant::PeakWithin(from, to) => format!("the peak from {:.3} s to {:.3} s", s(from), s(to)),
         Instant::PeakOf(tid) => format!("the peak of thread {tid}"),
     }
 }
+
+/// Of samples the blocks that were recorded can have had their peak at another time than the heap, of which every call is counted: then theirs is named as
+/// such. Counts come at each interval, once a second where there are more than four threads.
+pub fn tell_apart(sums: &mut SiteSums, heap: &Heap, header: &Header, threads: u64) {
+    let spacing = Nanos(header.interval_ns.max(if threads > CROWD { 1_000_000_000 } else { 0 })).seconds();
+    let Some(at) = heap.peak_at_s.filter(|_| header.mode == "fast" && sums.memory == "heap" && sums.instant == THE_PEAK) else { return };
+    // A forked child's are its own blocks alone, of which it had none when it began.
+    let begins_highest = heap.inherited_bytes.0 > 0 && at == 0.0 && sums.at_s > 0.0;
+    if begins_highest || (sums.at_s - at).abs() > 2.0 * spacing {
+        sums.instant = OF_RECORDED.into();
+    }
+}
+
+/// Threads from which on counts come more rarely.
+const CROWD: u64 = 4;
+const THE_PEAK: &str = "the peak";
+/// See [`tell_apart`].
+pub const OF_RECORDED: &str = "the peak of the recorded blocks";
 
 /// Where the instant asked for comes after the end.
 fn beyond(image: &ImageEnd, instant: Instant) -> Option<Missing> {
@@ -417,6 +436,19 @@ fn arenas(frames: &[Frame], s: &Sums) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_peak_of_samples_at_another_time_is_not_called_the_heaps() {
+        let header = Header { mode: "fast".into(), interval_ns: 100_000_000, ..Header::default() };
+        let of = |heap_s: f64, sites_s: f64, inherited: u64, threads: u64| {
+            let heap = Heap { peak_at_s: Some(heap_s), inherited_bytes: Bytes(inherited), ..Heap::default() };
+            let mut sums = SiteSums { memory: "heap", instant: THE_PEAK.into(), at_s: sites_s, ..SiteSums::default() };
+            tell_apart(&mut sums, &heap, &header, threads);
+            sums.instant
+        };
+        assert_eq!([of(0.101, 0.15, 0, 1), of(0.3, 0.15, 0, 1), of(1.9, 0.15, 0, 5)], [THE_PEAK; 3]);
+        assert_eq!([of(0.101, 0.462, 0, 1), of(2.9, 0.15, 0, 5), of(0.0, 0.0016, 50 << 20, 1)], [OF_RECORDED; 3]);
+    }
 
     #[test]
     fn who_leaks_most_is_listed_though_nothing_of_it_was_live_at_the_peak() {

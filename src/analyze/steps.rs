@@ -12,7 +12,7 @@ use super::report::{Growth, Steps};
 use crate::model::judged;
 pub use figures::{by_class, of_one};
 use growth::Slope;
-pub use growth::{STEPS_MIN, in_words};
+pub use growth::{LEAK_STEP, STEPS_MIN, in_words};
 pub use judged::LEAK_STEPS_MIN;
 use outliers::{FIGURES, outliers};
 

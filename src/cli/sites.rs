@@ -9,6 +9,7 @@ use crate::analyze::suppressions::Suppressions;
 use crate::analyze::views::{By, Measure, Request};
 use crate::analyze::{self, Options, there};
 use crate::model::sites::Instant;
+use crate::model::units::Nanos;
 use crate::symbols::Time;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -283,7 +284,7 @@ impl Chosen {
             return no_phase(wanted, phases().filter(known));
         };
         // A float's rounding must not leave the edges out.
-        let ns = |s: f64| (s * 1e9).max(0.0) as u64;
+        let ns = |s: f64| Nanos::of_seconds(s).0;
         options.instant = Instant::PeakWithin(ns(phase.peak_begin_s), ns(phase.peak_end_s).saturating_add(1));
         Ok(())
     }
@@ -324,7 +325,7 @@ impl Symbols {
 pub fn instant(text: &str) -> Result<Instant, String> {
     let ns = |text: &str| {
         let seconds = text.trim().trim_end_matches('s').trim().parse::<f64>().ok();
-        seconds.filter(|s| s.is_finite() && *s >= 0.0).map(|s| (s * 1e9).min(1e18) as u64)
+        seconds.filter(|s| s.is_finite() && *s >= 0.0).map(|s| Nanos::of_seconds(s).0.min(1 << 60))
     };
     let of = match text.split_once("..") {
         None => ns(text).map(Instant::At),

@@ -65,11 +65,30 @@ impl Nanos {
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e9
     }
+
+    /// Of seconds, to the nearest one, so that what [`Nanos::seconds`] says comes back as it was; 0 of negative ones.
+    pub fn of_seconds(s: f64) -> Nanos {
+        Nanos((s * 1e9).round() as u64)
+    }
 }
 
 impl Sub for Nanos {
     type Output = Nanos;
     fn sub(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(other.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_that_are_said_come_back_as_they_were() {
+        for t in (0..2_000_000).step_by(7).chain((1_000_000_000_000..1_000_000_000_500).step_by(3)) {
+            let said: f64 = Nanos(t).seconds().to_string().parse().unwrap();
+            assert_eq!(Nanos::of_seconds(said), Nanos(t));
+        }
+        assert_eq!((Nanos::of_seconds(-1.0), Nanos::of_seconds(f64::NAN)), (Nanos(0), Nanos(0)));
     }
 }

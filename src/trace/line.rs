@@ -151,6 +151,8 @@ pub struct Header {
     pub job: Value,
     /// Column `x` says how often its lane had allocated at each event.
     pub ages: bool,
+    /// Between two looks, lines of counts among them, ns.
+    pub interval_ns: u64,
     pub big: u64,
     pub sample: u64,
     pub page: u64,

@@ -7,6 +7,7 @@ use crate::model::gpu::intervals::{Interval, in_both, length, until_each};
 use crate::model::gpu::streams::{Spell, Stream};
 use crate::model::image::ImageEnd;
 use crate::model::phases::Instance;
+use crate::model::units::Nanos;
 use memshim_format::gpu::NO_DEVICE;
 
 /// The times of a phase without overlaps, as pairs of edges.
@@ -35,7 +36,7 @@ pub fn rates(image: &ImageEnd, phases: &[&[&Instance]]) -> Vec<[Option<f64>; 2]>
 /// As [`phases`], of stretches of the curve, which follow each other.
 pub fn curve(image: &ImageEnd, stretches: &mut [Phase]) {
     let Some(g) = known(image) else { return };
-    let at = |s: f64| image.header.mono_ns.saturating_add((s * 1e9).round() as u64);
+    let at = |s: f64| image.header.mono_ns.saturating_add(Nanos::of_seconds(s).0);
     let edges: Vec<u64> = stretches.iter().flat_map(|p| [at(p.begin_s), at(p.end_s)]).collect();
     let spans: Vec<Spans> = (0..stretches.len() as u32).map(|i| vec![(2 * i, 2 * i + 1)]).collect();
     let all = work(g, &Within { spans: &spans, edges: &edges });

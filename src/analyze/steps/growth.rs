@@ -10,7 +10,7 @@ use crate::model::judged::{self, LAST_OF};
 /// Fewer say nothing of growth.
 pub const STEPS_MIN: usize = 3;
 /// A step that leaves less behind is not called a leak: interpreters keep a few small objects a step (lists of results, logs, interned names).
-const LEAK_STEP: f64 = 512.0;
+pub const LEAK_STEP: f64 = 512.0;
 /// But so many bytes in all are one.
 const LEAK_TOTAL: f64 = 10.0 * 1024.0 * 1024.0;
 /// z of a 95 % interval.

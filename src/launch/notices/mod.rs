@@ -10,6 +10,7 @@ mod torch;
 mod triton;
 
 use crate::launch::side;
+use crate::model::units::Nanos;
 use serde_json::{Value, json};
 
 /// A compilation, as the side file has it.
@@ -94,5 +95,5 @@ fn between<'a>(line: &'a str, before: &str, after: &str) -> Option<&'a str> {
 /// Seconds in decimal notation as nanoseconds.
 fn nanoseconds(seconds: &str) -> Option<u64> {
     let s: f64 = seconds.trim().parse().ok()?;
-    (0.0..1e9).contains(&s).then(|| (s * 1e9).round() as u64)
+    (0.0..1e9).contains(&s).then(|| Nanos::of_seconds(s).0)
 }

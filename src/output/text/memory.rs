@@ -242,6 +242,8 @@ pub(super) fn latest(run: &Run) -> String {
     match run.known_until_s {
         _ if run.end.kind == EndKind::Running => "now".into(),
         Some(until) => format!("at {}, where the trace breaks off,", seconds(until)),
+        // What it would have freed is not known.
+        None if matches!(run.end.kind, EndKind::Signaled | EndKind::Killed) => "when it was killed".into(),
         None => AT_THE_END.into(),
     }
 }

@@ -4,7 +4,7 @@ use super::{Page, Whose};
 use crate::analyze::left::who;
 use crate::analyze::phases::is_of_process;
 use crate::analyze::report::{Difference, Outlier, Phase, PhaseSite, Run, Steps};
-use crate::analyze::steps::in_words;
+use crate::analyze::steps::{LEAK_STEP, in_words};
 use crate::output::table::{Table, cut};
 use crate::output::units::{about, count, iec, iec_signed, percent, seconds};
 
@@ -117,17 +117,22 @@ fn growth(page: &mut Page, run: &Run, shown: &[(&Phase, &Steps)]) {
         }
     }
     let judged = shown.iter().filter(|(p, s)| !leaks(s) && p.count >= LEAST_TIMES);
-    let steady: Vec<String> = judged
-        .map(|(p, s)| {
-            let (low, high) = (iec_signed(s.growth_low_bytes as i64), iec_signed(s.growth_high_bytes as i64));
-            if low == high { format!("`{}` ({low} each time)", p.name) } else { format!("`{}` ({low} to {high} each time)", p.name) }
-        })
-        .collect();
-    if !steady.is_empty() {
-        // Small objects of Python lie in its arenas, which grow by a mebibyte at a time.
-        let unseen =
-            if run.python.as_ref().is_some_and(|p| p.live_bytes.is_none()) { " (small objects of Python: --python-alloc)" } else { "" };
-        page.say("", format!("no leak of the heap, with 95 % confidence: {}{unseen}", steady.join(", ")));
+    let (mut steady, mut open) = (Vec::new(), Vec::new());
+    for (p, s) in judged {
+        let (low, high) = (iec_signed(s.growth_low_bytes as i64), iec_signed(s.growth_high_bytes as i64));
+        let said =
+            if low == high { format!("`{}` ({low} each time)", p.name) } else { format!("`{}` ({low} to {high} each time)", p.name) };
+        if s.growth_high_bytes < LEAK_STEP { steady.push(said) } else { open.push(said) }
+    }
+    // Small objects of Python lie in its arenas, which grow by a mebibyte at a time.
+    let unseen =
+        if run.python.as_ref().is_some_and(|p| p.live_bytes.is_none()) { " (small objects of Python: --python-alloc)" } else { "" };
+    let verdicts = [
+        ("no leak of the heap was found, though with 95 % confidence there is room for one", open),
+        ("no leak of the heap, with 95 % confidence", steady),
+    ];
+    for (verdict, which) in verdicts.into_iter().filter(|(_, which)| !which.is_empty()) {
+        page.say("", format!("{verdict}: {}{unseen}", which.join(", ")));
     }
 }
 
