@@ -87,7 +87,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
         python,
         mode,
         lowered: seen.lowered.first().map(|l| if l.errno.is_some() { Lowered::Unwritten } else { Lowered::Cap }),
-        lacked_disk: seen.lost.keys().any(|why| why.starts_with("the disk")),
+        lacked_disk: seen.lost.keys().any(|why| memshim_format::spool::is_of_disk(why)),
         full_until_s: seen.lowered.first().filter(|_| seen.full_before).map(|l| Nanos(l.t).seconds_since(Nanos(h.mono_ns))),
         exec: h.exec,
         start: rfc3339(h.wall_ns),

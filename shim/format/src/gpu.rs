@@ -10,7 +10,7 @@
 //!
 //! A NAME record has text instead: seven bytes a word, low byte first.
 
-/// Driver calls that are events, by the name without the suffixes of their versions. New ones at the end.
+/// Driver calls that are events, by the name without the suffixes of their versions. A trace says them by name; another list is another version of the spool.
 pub const CALLS: [&str; 140] = [
     "cuArray3DCreate",
     "cuArrayCreate",

@@ -76,6 +76,11 @@ pub const fn no_room(refused: u32) -> &'static str {
     }
 }
 
+/// Whether it is said of calls or threads for which the disk of the trace had no room.
+pub fn is_of_disk(why: &str) -> bool {
+    [EDQUOT, 1].iter().any(|refused| why == no_room(*refused) || why == crowded(0, *refused))
+}
+
 /// Of those that are lost for another reason.
 pub const NO_BLOCK: &str = "no room was left for them in a ring or in the table of live blocks";
 
