@@ -6,10 +6,11 @@ use super::{Usage, bail_usage, cause, exit, is_no_room};
 use crate::analyze::profile::Profile;
 use crate::analyze::{Error, Options};
 use crate::output::export::{collapsed, flamegraph, pprof, speedscope};
+use crate::trace::read;
 use clap::{Args, ValueEnum};
 use std::fs;
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 EXAMPLES
@@ -64,16 +65,6 @@ enum Format {
     Svg,
 }
 
-/// The first bytes of a frame of zstd's.
-const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-
-/// Whether a file begins as traces do, plain or compressed; nothing that is exported does.
-fn is_trace(path: &Path) -> bool {
-    let mut first = [0; 16];
-    let read = fs::metadata(path).is_ok_and(|m| m.is_file()).then(|| fs::File::open(path).ok()?.read(&mut first).ok()).flatten();
-    read.is_some_and(|n| first[..n].starts_with(br#"{"type":"header""#) || first[..n].starts_with(&ZSTD))
-}
-
 impl Export {
     pub fn execute(self) -> anyhow::Result<u8> {
         let mut options = Options::default();
@@ -88,7 +79,7 @@ impl Export {
         if self.to == Format::Pprof && self.output.is_none() && io::stdout().is_terminal() {
             bail_usage!("pprof's format is not for a terminal: name a file with -o");
         }
-        if let Some(path) = self.output.as_ref().filter(|path| is_trace(path)) {
+        if let Some(path) = self.output.as_ref().filter(|path| read::begins_as_trace(path)) {
             bail_usage!("-o {}: that is a trace, which would be lost: name another file", path.display());
         }
         let profile = with_progress(&self.traces, |progress| Profile::read(&self.traces, &options, self.pid, progress));

@@ -106,10 +106,10 @@ fn last_bytes(trace: &Path) -> Option<(Vec<u8>, bool)> {
 }
 
 fn words_of(last: &[u8], is_whole: bool) -> LastWords {
-    // In a compressed trace the last lines are in frames that are not: what is before them in the same line is none of theirs.
+    // In a compressed trace the last lines are in frames that are not: what is before them in the same line is none of theirs, whatever it holds.
     let lines = last.split(|b| *b == b'\n').filter_map(|line| {
-        let at = line.windows(TYPE.len()).position(|w| w == TYPE)?;
-        serde_json::from_slice::<Value>(&line[at..]).ok()
+        let mut begins = memchr::memmem::rfind_iter(line, TYPE);
+        begins.find_map(|at| serde_json::from_slice::<Value>(&line[at..]).ok())
     });
     let (mut missing, mut at_end, mut highest, mut images, mut ended) = (None, None, None, 0, 0);
     for line in lines {
@@ -237,8 +237,10 @@ mod tests {
         // Killed: what the program before had is no word of this one's.
         assert_eq!(of(&[header, &first, header], true), LastWords::default());
         // Of a compressed trace: the head of a frame before its line.
-        let packed = [&[0x28, 0xb5, 0x2f, 0xfd, 0xa0, 1, 0, 0, 0, 9, 0, 0][..], last.as_bytes()].concat();
-        assert_eq!(words_of(&packed, false).hwm, Some((30, false)));
+        for within in [&b""[..], br#"{"type":"x"#] {
+            let packed = [&[0x28, 0xb5, 0x2f, 0xfd, 0xa0, 1, 0, 0, 0, 9, 0, 0][..], within, last.as_bytes()].concat();
+            assert_eq!(words_of(&packed, false).hwm, Some((30, false)));
+        }
         // Another process writes into the same file.
         assert_eq!(of(&[header, &last, end, r#"{"type":"process","pid":8}"#, end], true), LastWords::default());
     }

@@ -60,6 +60,14 @@ pub fn is_compressed(path: &Path, file: &File) -> io::Result<bool> {
     Ok(first == frames::MAGIC || named && (n == 0 || first[0] != b'{'))
 }
 
+/// Whether a file begins as traces do, plain or compressed; nothing that is exported does. False of what cannot be read.
+pub fn begins_as_trace(path: &Path) -> bool {
+    let mut first = [0; 16];
+    let file = path.is_file().then(|| File::open(path).ok()).flatten();
+    let n = file.and_then(|f| f.read_at(&mut first, 0).ok()).unwrap_or(0);
+    first[..n].starts_with(br#"{"type":"header""#) || first[..n].starts_with(&frames::MAGIC)
+}
+
 /// Gives the lines of a file without their line ends.
 pub struct LineReader {
     bytes: Bytes,
