@@ -17,9 +17,10 @@ impl Listed for Array {
     const KIND: u64 = 0x5c04;
 }
 
-fn create(call: &Call, a: Out<u64>, len: u64) -> Answer {
+fn create(call: &Call, a: Out<u64>, len: impl FnOnce() -> u64) -> Answer {
     call.make(|driver| {
         let (context, device) = driver.current()?;
+        let len = len();
         driver.used[device] += len;
         a.set(driver.arrays.add(Array { len, context, device }));
         Ok(())
@@ -49,26 +50,21 @@ fn size([w, h, d]: [u64; 3], format: i32, channels: u32) -> u64 {
 
 driver_functions! { call;
     cuArrayCreate_v2(a: Out<u64>, d: In<Descriptor2>) => {
-        let d = d.get();
-        create(&call, a, size([d.w, d.h, 0], d.format, d.channels))
+        create(&call, a, || size([d.get().w, d.get().h, 0], d.get().format, d.get().channels))
     };
     cuArrayCreate(a: Out<u64>, d: In<NarrowDescriptor2>) => {
-        let d = d.get();
-        create(&call, a, size([d.w, d.h, 0].map(u64::from), d.format, d.channels))
+        create(&call, a, || size([d.get().w, d.get().h, 0].map(u64::from), d.get().format, d.get().channels))
     };
     cuArray3DCreate_v2(a: Out<u64>, d: In<Descriptor3>) => {
-        let d = d.get();
-        create(&call, a, size([d.w, d.h, d.d], d.format, d.channels))
+        create(&call, a, || size([d.get().w, d.get().h, d.get().d], d.get().format, d.get().channels))
     };
     cuArray3DCreate(a: Out<u64>, d: In<NarrowDescriptor3>) => {
-        let d = d.get();
-        create(&call, a, size([d.w, d.h, d.d].map(u64::from), d.format, d.channels))
+        create(&call, a, || size([d.get().w, d.get().h, d.get().d].map(u64::from), d.get().format, d.get().channels))
     };
     cuArrayDestroy(a: u64) => destroy(&call, a);
     cuMipmappedArrayCreate(a: Out<u64>, d: In<Descriptor3>, levels: u32) => {
-        let d = d.get();
-        let level = |i: u32| size([(d.w >> i).max(1), d.h >> i, d.d >> i], d.format, d.channels);
-        create(&call, a, (0..levels).map(level).sum())
+        let level = |d: &Descriptor3, i: u32| size([(d.w >> i).max(1), d.h >> i, d.d >> i], d.format, d.channels);
+        create(&call, a, || (0..levels).map(|i| level(&d.get(), i)).sum())
     };
     cuMipmappedArrayDestroy(a: u64) => destroy(&call, a);
 }

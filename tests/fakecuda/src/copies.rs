@@ -176,14 +176,14 @@ fn volume<N: Copy + Into<u64>, P: Address>(call: &Call, p: In<Volume<N, P>>, s: 
 
 fn several(call: &Call, to: In<u64>, from: In<u64>, n: In<u64>, count: usize, s: u64, default: Default) -> Answer {
     call.start(|driver| {
-        let stream = driver.stream(s, default);
+        let stream = Some(driver.stream_or(s, default, INVALID_CONTEXT)?);
         (0..count).try_for_each(|i| driver.copy(End::At(to.at(i)), End::At(from.at(i)), n.at(i), stream, GoesOn))
     })
 }
 
 fn volumes(call: &Call, o: In<Operation>, count: usize, s: u64, default: Default) -> Answer {
     call.start(|driver| {
-        let stream = driver.stream(s, default);
+        let stream = Some(driver.stream_or(s, default, INVALID_CONTEXT)?);
         (0..count).try_for_each(|i| {
             let o = o.at(i);
             let [to, from] = [o.to, o.from].map(|e| if e.is_array() { End::Array } else { End::At(e.at) });

@@ -9,6 +9,7 @@ use crate::streams::Default;
 
 pub struct Event {
     at: i64,
+    context: u64,
     /// Recorded into this capture: it has no time.
     capture: u64,
     live: bool,
@@ -23,7 +24,8 @@ impl Listed for Event {
 fn record(call: &Call, e: u64, s: u64, default: Default) -> Answer {
     call.make(|driver| {
         let s = driver.stream_or(s, default, INVALID_HANDLE)?;
-        let event = driver.events.get_mut(e).filter(|e| e.live).ok_or(INVALID_HANDLE)?;
+        let context = driver.streams[s].context;
+        let event = driver.events.get_mut(e).filter(|e| e.live && e.context == context).ok_or(INVALID_HANDLE)?;
         event.capture = driver.streams[s].capture;
         if event.capture == 0 {
             let lag = number(c"FAKE_LAGS").filter(|_| !driver.streams[s].has_worked);
@@ -57,8 +59,8 @@ impl Driver {
 
 driver_functions! { call;
     cuEventCreate(e: Out<u64>, flags: u32) => call.make(|driver| {
-        driver.current()?;
-        e.set(driver.events.add(Event { at: 0, capture: 0, live: true, questions: 0 }));
+        let (context, _) = driver.current()?;
+        e.set(driver.events.add(Event { at: 0, context, capture: 0, live: true, questions: 0 }));
         Ok(())
     });
     cuEventDestroy_v2(e: u64) => call.make(|driver| {

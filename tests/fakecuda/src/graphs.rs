@@ -113,8 +113,11 @@ fn launch(call: &Call, e: u64, s: u64, default: Default) -> Answer {
     })
 }
 
-fn add(call: &Call, g: u64, what: What, bytes: u64, length: i64) -> Answer {
-    call.make(|driver| driver.add_step(g, what, length, bytes))
+fn add(call: &Call, g: u64, what: What, bytes: impl FnOnce() -> u64, length: impl FnOnce(u64) -> i64) -> Answer {
+    call.make(|driver| {
+        let bytes = bytes();
+        driver.add_step(g, what, length(bytes), bytes)
+    })
 }
 
 fn allowed(call: &Call) -> Answer {
@@ -134,7 +137,7 @@ fn add_node(call: &Call, g: u64, node: In<i32>) -> Answer {
         4 => answered(cuGraphAddChildGraphNode(by, g, 0, 0, node.inside(OF).get())),
         10 => answered(cuGraphAddMemAllocNode(by, g, 0, 0, node.inside::<AllocNode>(OF).place())),
         11 => answered(cuGraphAddMemFreeNode(by, g, 0, 0, node.inside(OF).get())),
-        _ => add(call, g, What::Kernel, 0, 1000),
+        _ => add(call, g, What::Kernel, || 0, |_| 1000),
     }
 }
 
@@ -168,14 +171,10 @@ driver_functions! { call;
     cuGraphUpload(e: u64, s: u64) => allowed(&call);
     cuGraphUpload_ptsz(e: u64, s: u64) => allowed(&call);
     cuGraphAddMemcpyNode(node: Out<u64>, g: u64, before: usize, n: usize, p: In<Volume<u64, u64>>, c: u64) => {
-        let p = p.get();
-        let bytes = p.w * p.h * p.d;
-        add(&call, g, What::Copy, bytes, took(bytes, D2D))
+        add(&call, g, What::Copy, || p.get().w * p.get().h * p.get().d, |bytes| took(bytes, D2D))
     };
     cuGraphAddMemsetNode(node: Out<u64>, g: u64, before: usize, n: usize, p: In<SetNode>, c: u64) => {
-        let p = p.get();
-        let bytes = p.element as u64 * p.w * p.h;
-        add(&call, g, What::Set, bytes, took(bytes, SET))
+        add(&call, g, What::Set, || p.get().element as u64 * p.get().w * p.get().h, |bytes| took(bytes, SET))
     };
     cuGraphAddMemAllocNode(node: Out<u64>, g: u64, before: usize, n: usize, p: Out<AllocNode>) => call.make(|driver| {
         let mut of = p.get();

@@ -23,8 +23,15 @@ fn launch(call: &Call, length: i64, s: u64, default: Default) -> Answer {
 }
 
 /// The last argument is checked: it comes by the stack.
-fn checked(extra: In<u64>) -> Answer {
-    if extra.is_null() || extra.get() == 0x5eed { Ok(()) } else { Err(INVALID_VALUE) }
+fn launch_checked(call: &Call, length: i64, s: u64, default: Default, extra: In<u64>) -> Answer {
+    call.start(|driver| match extra.is_null() || extra.get() == 0x5eed {
+        true => run(driver, length, s, default),
+        false => Err(INVALID_VALUE),
+    })
+}
+
+fn launch_configured(call: &Call, c: In<Config>, length: i64, default: Default) -> Answer {
+    call.start(|driver| run(driver, length, if c.is_null() { Err(INVALID_VALUE)? } else { c.get().stream }, default))
 }
 
 /// One launch of several.
@@ -40,9 +47,9 @@ pub struct OnDevice {
 
 driver_functions! { call;
     cuLaunchKernel(f: i64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, s: u64, params: usize, extra: In<u64>) =>
-        checked(extra).and_then(|()| launch(&call, f, s, Legacy));
+        launch_checked(&call, f, s, Legacy, extra);
     cuLaunchKernel_ptsz(f: i64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, s: u64, params: usize, extra: In<u64>) =>
-        checked(extra).and_then(|()| launch(&call, f, s, Own));
+        launch_checked(&call, f, s, Own, extra);
     cuLaunchCooperativeKernel(f: i64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, s: u64, params: usize) =>
         launch(&call, f, s, Legacy);
     cuLaunchCooperativeKernel_ptsz(f: i64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, s: u64, params: usize) =>
@@ -50,12 +57,12 @@ driver_functions! { call;
     cuLaunch(f: i64) => launch(&call, f, 0, Legacy);
     cuLaunchGrid(f: i64, w: i32, h: i32) => launch(&call, f, 0, Legacy);
     cuLaunchGridAsync(f: i64, w: i32, h: i32, s: u64) => launch(&call, f, s, Legacy);
-    cuLaunchCooperativeKernelMultiDevice(list: In<[OnDevice; 2]>, count: u32, flags: u32) => match count {
-        2 => call.start(|driver| list.get().into_iter().try_for_each(|of| run(driver, of.function, of.stream, Legacy))),
-        _ => Err(INVALID_VALUE),
-    };
-    cuLaunchKernelEx(c: In<Config>, f: i64, params: usize, extra: usize) => launch(&call, f, c.get().stream, Legacy);
-    cuLaunchKernelEx_ptsz(c: In<Config>, f: i64, params: usize, extra: usize) => launch(&call, f, c.get().stream, Own);
+    cuLaunchCooperativeKernelMultiDevice(list: In<OnDevice>, count: u32, flags: u32) => call.start(|driver| match count {
+        0 => Err(INVALID_VALUE),
+        n => (0..n as usize).map(|i| list.at(i)).try_for_each(|of| run(driver, of.function, of.stream, Legacy)),
+    });
+    cuLaunchKernelEx(c: In<Config>, f: i64, params: usize, extra: usize) => launch_configured(&call, c, f, Legacy);
+    cuLaunchKernelEx_ptsz(c: In<Config>, f: i64, params: usize, extra: usize) => launch_configured(&call, c, f, Own);
     cuModuleLoadData(module: Out<u64>, image: usize) => {
         module.set(1);
         Ok(())

@@ -60,4 +60,4 @@ mod code {
 /// What a function of the API does: nothing to say, or a code.
 type Answer = Result<(), i32>;
 
-const DEVICES: usize = 2;
+const DEVICES: usize = 3;

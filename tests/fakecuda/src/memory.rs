@@ -28,7 +28,7 @@ pub struct Block {
     pub of: u64,
 }
 
-pub const TOTAL: [u64; DEVICES] = [80 << 30, 24 << 30];
+pub const TOTAL: [u64; DEVICES] = [80 << 30, 24 << 30, 16 << 30];
 /// What a context takes for itself.
 const CONTEXT_BYTES: u64 = 300 << 20;
 
@@ -172,12 +172,10 @@ driver_functions! { call;
     cuMemAlloc_v2(p: Out<u64>, n: usize) => get(&call, p, n, Kind::Device);
     cuMemAlloc(p: Out<u32>, n: u32) => get_low(&call, p, n as u64);
     cuMemAllocPitch_v2(p: Out<u64>, rows_apart: Out<u64>, w: usize, h: usize, element: u32) => {
-        rows_apart.set(pitch(w as u64));
-        get(&call, p, pitch(w as u64) as usize * h, Kind::Device)
+        get(&call, p, pitch(w as u64) as usize * h, Kind::Device).map(|()| rows_apart.set(pitch(w as u64)))
     };
     cuMemAllocPitch(p: Out<u32>, rows_apart: Out<u32>, w: u32, h: u32, element: u32) => {
-        rows_apart.set(pitch(w as u64) as u32);
-        get_low(&call, p, pitch(w as u64) * h as u64)
+        get_low(&call, p, pitch(w as u64) * h as u64).map(|()| rows_apart.set(pitch(w as u64) as u32))
     };
     cuMemAllocManaged(p: Out<u64>, n: usize, flags: u32) => get(&call, p, n, Kind::Managed);
     cuMemFree_v2(p: u64) => free(&call, p);
@@ -203,9 +201,11 @@ driver_functions! { call;
         Ok(())
     });
     cuMemGetInfo(free: Out<u32>, total: Out<u32>) => {
-        free.set(0);
-        total.set(0);
-        call.make(|_| Ok(()))
+        call.make(|_| {
+            free.set(0);
+            total.set(0);
+            Ok(())
+        })
     };
     cuPointerGetAttribute(data: Out<u32>, what: i32, p: u64) => call.make(|driver| {
         const MEMORY_TYPE: i32 = 2;

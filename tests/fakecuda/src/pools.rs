@@ -1,4 +1,4 @@
-//! Pools of memory in stream order: they reserve in steps and keep what they have until trimmed.
+//! Pools of memory in stream order: they reserve in steps, and keep what they have until the host waits, or as much as they are told to until trimmed.
 
 use crate::arguments::{In, Out};
 use crate::call::{Call, Driver, driver, driver_functions};
@@ -17,8 +17,8 @@ pub struct Pool {
     used_high: u64,
     reserved: u64,
     reserved_high: u64,
-    /// Where it is set, what is reserved beyond it and not used goes when the host waits.
-    threshold: Option<u64>,
+    /// What is reserved beyond it and not used goes when the host waits.
+    threshold: u64,
 }
 
 impl Listed for Pool {
@@ -29,7 +29,7 @@ const STEP: u64 = 32 << 20;
 
 impl Pool {
     fn new(device: usize) -> Pool {
-        Pool { device, of_host: false, used: 0, used_high: 0, reserved: 0, reserved_high: 0, threshold: None }
+        Pool { device, of_host: false, used: 0, used_high: 0, reserved: 0, reserved_high: 0, threshold: 0 }
     }
 }
 
@@ -75,10 +75,8 @@ impl Driver {
     pub fn release_pools(&mut self) {
         for pool in self.pools.handles() {
             let of = &self.pools[pool];
-            if let Some(threshold) = of.threshold {
-                let keep = of.used.max(threshold).next_multiple_of(STEP);
-                let _ = self.trim(pool, keep);
-            }
+            let keep = of.used.max(of.threshold).checked_next_multiple_of(STEP);
+            let _ = self.trim(pool, keep.unwrap_or(u64::MAX));
         }
     }
 
@@ -173,7 +171,7 @@ driver_functions! { call;
         match what {
             RESERVED_HIGH => of.reserved_high = of.reserved,
             USED_HIGH => of.used_high = of.used,
-            RELEASE_THRESHOLD => of.threshold = Some(v.get()),
+            RELEASE_THRESHOLD => of.threshold = v.get(),
             _ => {}
         }
         Ok(())

@@ -4,6 +4,7 @@ use crate::Answer;
 use crate::arguments::In;
 use crate::call::{Call, driver_functions};
 use crate::clock::{D2H_PINNED, H2D_PINNED, SET};
+use crate::code::INVALID_CONTEXT;
 use crate::copies::Host::{self, GoesOn, Waits};
 use crate::layouts::{Location, ON_DEVICE};
 use crate::streams::Default::{self, Legacy, Own};
@@ -23,8 +24,16 @@ fn set(call: &Call, p: impl Into<u64>, bytes: u64, value: impl Into<u32>, s: u64
 
 /// They take the pinned rates.
 fn prefetch(call: &Call, bytes: u64, to_device: bool, s: u64, default: Default) -> Answer {
+    prefetch_all(call, 1, |_| (bytes, to_device), s, default)
+}
+
+/// Ranges by their sizes, and whether each goes to a device.
+fn prefetch_all(call: &Call, count: usize, range: impl Fn(usize) -> (u64, bool), s: u64, default: Default) -> Answer {
     call.make(|driver| {
-        let stream = driver.stream(s, default);
+        let stream = Some(driver.stream_or(s, default, INVALID_CONTEXT)?);
+        let ranges = || (0..count).map(&range);
+        let bytes = ranges().map(|(bytes, _)| bytes).sum();
+        let to_device = ranges().all(|(_, to_device)| to_device);
         driver.by_pages = true;
         let done = driver.operate(stream, GoesOn, What::Copy, bytes, if to_device { H2D_PINNED } else { D2H_PINNED });
         driver.by_pages = false;
@@ -32,8 +41,19 @@ fn prefetch(call: &Call, bytes: u64, to_device: bool, s: u64, default: Default) 
     })
 }
 
-fn prefetch_several(call: &Call, n: In<u64>, count: usize, to: In<Location>, s: u64, default: Default) -> Answer {
-    prefetch(call, (0..count).map(|i| n.at(i)).sum(), to.get().kind == ON_DEVICE, s, default)
+/// The whole takes the time of one, at the rate of the way back if any of them goes that way.
+fn prefetch_several(
+    call: &Call,
+    n: In<u64>,
+    count: usize,
+    to: In<Location>,
+    first: In<usize>,
+    places: usize,
+    s: u64,
+    default: Default,
+) -> Answer {
+    let place = move |i: usize| (0..places).rev().find(|at| first.at(*at) <= i).map_or(0, |at| to.at(at).kind);
+    prefetch_all(call, count, move |i| (n.at(i), place(i) == ON_DEVICE), s, default)
 }
 
 driver_functions! { call;
@@ -71,8 +91,8 @@ driver_functions! { call;
     cuMemPrefetchAsync_ptsz(p: u64, n: u64, device: i32, s: u64) => prefetch(&call, n, device >= 0, s, Own);
     cuMemPrefetchAsync_v2(p: u64, n: u64, to: Location, flags: u32, s: u64) => prefetch(&call, n, to.kind == ON_DEVICE, s, Legacy);
     cuMemPrefetchAsync_v2_ptsz(p: u64, n: u64, to: Location, flags: u32, s: u64) => prefetch(&call, n, to.kind == ON_DEVICE, s, Own);
-    cuMemDiscardAndPrefetchBatchAsync(p: usize, n: In<u64>, count: usize, to: In<Location>, first: usize, locations: usize, flags: u64, s: u64) => prefetch_several(&call, n, count, to, s, Legacy);
-    cuMemDiscardAndPrefetchBatchAsync_ptsz(p: usize, n: In<u64>, count: usize, to: In<Location>, first: usize, locations: usize, flags: u64, s: u64) => prefetch_several(&call, n, count, to, s, Own);
-    cuMemPrefetchBatchAsync(p: usize, n: In<u64>, count: usize, to: In<Location>, first: usize, locations: usize, flags: u64, s: u64) => prefetch_several(&call, n, count, to, s, Legacy);
-    cuMemPrefetchBatchAsync_ptsz(p: usize, n: In<u64>, count: usize, to: In<Location>, first: usize, locations: usize, flags: u64, s: u64) => prefetch_several(&call, n, count, to, s, Own);
+    cuMemDiscardAndPrefetchBatchAsync(p: usize, n: In<u64>, count: usize, to: In<Location>, first: In<usize>, places: usize, flags: u64, s: u64) => prefetch_several(&call, n, count, to, first, places, s, Legacy);
+    cuMemDiscardAndPrefetchBatchAsync_ptsz(p: usize, n: In<u64>, count: usize, to: In<Location>, first: In<usize>, places: usize, flags: u64, s: u64) => prefetch_several(&call, n, count, to, first, places, s, Own);
+    cuMemPrefetchBatchAsync(p: usize, n: In<u64>, count: usize, to: In<Location>, first: In<usize>, places: usize, flags: u64, s: u64) => prefetch_several(&call, n, count, to, first, places, s, Legacy);
+    cuMemPrefetchBatchAsync_ptsz(p: usize, n: In<u64>, count: usize, to: In<Location>, first: In<usize>, places: usize, flags: u64, s: u64) => prefetch_several(&call, n, count, to, first, places, s, Own);
 }

@@ -132,6 +132,11 @@ driver_functions! { call;
         Ok(())
     });
     cuCtxSynchronize_v2(c: u64) => answered(cuCtxSynchronize());
+    cuStreamGetCtx(s: u64, c: Out<u64>) => call.make(|driver| {
+        let s = driver.stream_or(s, Default::Legacy, INVALID_HANDLE)?;
+        c.set(driver.streams[s].context);
+        Ok(())
+    });
     cuStreamQuery(s: u64) => call.make(|driver| {
         driver.take_time();
         let s = driver.stream(s, Default::Legacy).ok_or(INVALID_HANDLE)?;
