@@ -62,6 +62,20 @@ fn what_a_pool_gives_back_while_the_host_waits_is_not_reserved_beside_what_takes
 }
 
 #[test]
+fn what_a_pool_gives_back_after_an_ordinary_free_is_not_reserved_either() {
+    if skipped("what_a_pool_gives_back_after_an_ordinary_free_is_not_reserved_either") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu("memory", "freed_plainly", way);
+        let of = |key: &str| g.number(&format!("/devices/0/{key}"));
+        let pool = ["used_peak_bytes", "reserved_bytes", "reserved_peak_bytes"].map(|key| of(&format!("pools/0/{key}")));
+        assert_eq!(pool, [64 * MIB, 0, 64 * MIB], "{way}");
+        assert_eq!(["reserved_bytes", "reserved_peak_bytes", "live_bytes"].map(of), [96 * MIB; 3], "{way}");
+    }
+}
+
+#[test]
 fn blocks_and_copies_are_of_the_device_that_has_the_memory_whichever_is_current() {
     if skipped("blocks_and_copies_are_of_the_device_that_has_the_memory_whichever_is_current") {
         return;
@@ -173,6 +187,19 @@ fn pytorchs_own_figures_and_pools_by_name() {
     }
     for mode in ["torch", "whole"] {
         torch_is_known(&gpu("frameworks", mode, "proc"));
+    }
+}
+
+#[test]
+fn pytorchs_figures_are_told_at_new_maxima_alone() {
+    if skipped("pytorchs_figures_are_told_at_new_maxima_alone") {
+        return;
+    }
+    for way in WAYS {
+        let g = gpu_with("frameworks", "maxima", way, Mode::Full, &[("MEMSHIM_INTERVAL", "1h")]);
+        let told = g.rows().into_iter().filter(|row| row[0] == "state" && row[8] == 2);
+        let figures: Vec<_> = told.map(|row| [row[9].as_u64(), row[10].as_u64()].map(|n| n.expect("bytes") / MIB)).collect();
+        assert_eq!(figures, [[5, 20], [7, 20], [3, 30]], "{way}");
     }
 }
 

@@ -155,7 +155,8 @@ fn note(copy: usize, device: usize, allocated: u64, reserved: u64) {
         r.store(reserved, Relaxed);
     }
     let [allocated, reserved] = [0, 1].map(|i| told.latest.iter().filter_map(|of| of.get(i)).map(|n| n.load(Relaxed)).sum());
-    let new = told.allocated.fetch_max(allocated, Relaxed) < allocated || told.reserved.fetch_max(reserved, Relaxed) < reserved;
+    // Both, also where the first is new.
+    let new = (told.allocated.fetch_max(allocated, Relaxed) < allocated) | (told.reserved.fetch_max(reserved, Relaxed) < reserved);
     let now = sys::now();
     // SAFETY: as above.
     if !new && now < told.at.load(Relaxed) + unsafe { CONFIG.interval_ns } {

@@ -226,11 +226,10 @@ pub unsafe fn free(c: &Call, class: u64) -> i32 {
     let tk = ticket();
     // SAFETY: this thread's hot; as called.
     unsafe {
-        if is_address {
-            ranges::remove(c.hot, address);
-        }
+        let was = if is_address { ranges::remove(c.hot, address) } else { None };
         let r = c.make();
-        if class == class::POOL {
+        // A pool's block can go by an ordinary free too.
+        if class == class::POOL || was == Some(class::POOL) {
             state::pool_got_back();
         }
         let stream = if class == class::POOL { c.stream(1) } else { 0 };

@@ -106,9 +106,11 @@ impl Tree {
         }
     }
 
+    /// Takes the node that begins here out: its class, where there was one.
+    ///
     /// # Safety
     /// The lock is held.
-    unsafe fn remove(&mut self, base: u64) -> bool {
+    unsafe fn remove(&mut self, base: u64) -> Option<u8> {
         // SAFETY: links lead to slots of the tree.
         unsafe {
             let mut link = &raw mut self.root;
@@ -118,8 +120,9 @@ impl Tree {
             }
             let gone = *link;
             if gone == 0 {
-                return false;
+                return None;
             }
+            let class = (*self.at(gone)).class;
             let (mut a, mut b) = ((*self.at(gone)).left, (*self.at(gone)).right);
             while a != 0 && b != 0 {
                 if (*self.at(a)).weight >= (*self.at(b)).weight {
@@ -136,7 +139,7 @@ impl Tree {
             (*self.at(gone)).weight = 0;
             (*self.at(gone)).left = self.free;
             self.free = gone;
-            true
+            Some(class)
         }
     }
 
@@ -190,13 +193,13 @@ pub unsafe fn add(hot: *mut Hot, base: u64, bytes: u64, class: u64, device: u64,
     };
 }
 
-/// Forgets the range that begins here.
+/// Forgets the range that begins here: its class, where there was one.
 ///
 /// # Safety
 /// `hot` is this thread's.
-pub unsafe fn remove(hot: *mut Hot, base: u64) {
+pub unsafe fn remove(hot: *mut Hot, base: u64) -> Option<u64> {
     // SAFETY: the caller's hot; under the lock.
-    unsafe { lock::with(hot, || tree().remove(base)) };
+    unsafe { lock::with(hot, || tree().remove(base)) }.flatten().map(u64::from)
 }
 
 /// Forgets all that begin within `[base, base + bytes)`.

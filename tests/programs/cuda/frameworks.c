@@ -24,6 +24,22 @@ static int torch(char **args) { return torch_of("libc10.so", args); }
 /* All in one library, or a copy under another name. */
 static int whole(char **args) { return torch_of("libtorch_whole.so", args); }
 
+/* Both figures new, one, none, the other one. */
+static int maxima(char **args)
+{
+    driver(args);
+    void *c10 = dlopen(beside("libc10.so"), RTLD_NOW | RTLD_LOCAL);
+    need(c10 != 0, "%s", dlerror());
+    int (*tell)(int64_t, size_t, size_t, int, int) = dlsym(c10, "c10_tell");
+    context(0);
+    tell(5 * MIB, 5 * MIB, 20 * MIB, 1, 0);
+    tell(-MIB, 4 * MIB, 20 * MIB, 1, 0);
+    tell(3 * MIB, 7 * MIB, 20 * MIB, 1, 0);
+    tell(-4ll * MIB, 3 * MIB, 20 * MIB, 1, 0);
+    tell(0, 3 * MIB, 30 * MIB, 1, 0);
+    return 0;
+}
+
 /* Two copies, each with its own function and its own figures: one all in one library, the other in two, and in another folder. */
 static int twice(char **args)
 {
@@ -100,4 +116,4 @@ static int late(char **args)
     need(dlopen(beside("librmm.so"), RTLD_NOW | RTLD_LOCAL) != 0, "%s", dlerror());
     return 0;
 }
-MODES({"folders", folders}, {"late", late}, {"packages", packages}, {"pools", pools}, {"torch", torch}, {"whole", whole}, {"twice", twice})
+MODES({"folders", folders}, {"late", late}, {"packages", packages}, {"pools", pools}, {"torch", torch}, {"maxima", maxima}, {"whole", whole}, {"twice", twice})

@@ -173,6 +173,21 @@ static int shrinking_pool(char **args)
     return 0;
 }
 
+/* The same of a pool that keeps nothing by itself, where its block goes by an ordinary free. */
+static int freed_plainly(char **args)
+{
+    driver(args);
+    context(0);
+    Stream s;
+    Ptr p;
+    OKAY(cuStreamCreate, &s, 1);
+    OKAY(cuMemAllocAsync, &p, (size_t)(64 * MIB), s);
+    OKAY(cuMemFree_v2, p);
+    OKAY(cuCtxSynchronize);
+    OKAY(cuMemAlloc_v2, &p, (size_t)(96 * MIB));
+    return 0;
+}
+
 /* Memory of the host's from what else gives a device's: blocks of a pool that was made and of one that was found, and physical memory. */
 static int on_host(char **args)
 {
@@ -356,5 +371,5 @@ static int owners(char **args)
     return 0;
 }
 
-MODES({"owners", owners}, {"plain", plain}, {"narrow", narrow}, {"host", host}, {"pools", pools}, {"physical", physical}, {"elsewhere", elsewhere}, {"of_other_device", of_other_device}, {"shrinking_pool", shrinking_pool}, {"on_host", on_host}, {"arrays", arrays}, {"others", others}, {"imports", imports},
+MODES({"owners", owners}, {"plain", plain}, {"narrow", narrow}, {"host", host}, {"pools", pools}, {"physical", physical}, {"elsewhere", elsewhere}, {"of_other_device", of_other_device}, {"shrinking_pool", shrinking_pool}, {"freed_plainly", freed_plainly}, {"on_host", on_host}, {"arrays", arrays}, {"others", others}, {"imports", imports},
       {"contexts", contexts_end}, {"unknown", unknown})
