@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::report::{EndKind, GpuTransfer, JobGpu, NOT_RECORDED_SHOWN, NotRecorded, Report, Run};
-use super::{offspring, rules, unrecorded};
+use super::report::{EndKind, NOT_RECORDED_SHOWN, NotRecorded, Report, Run};
+use super::{cards, offspring, rules, unrecorded};
 use crate::model::units::Bytes;
 
 /// Orders the runs (parents before children), relates them to each other and fills in the job.
@@ -44,7 +44,7 @@ pub fn complete(report: &mut Report) {
     job.worst_rank = peaks.iter().max_by_key(|(rank, peak)| (**peak, std::cmp::Reverse(**rank))).map(|(rank, _)| *rank);
     let mean = peaks.values().map(|b| b.0 as f64).sum::<f64>() / peaks.len().max(1) as f64;
     job.imbalance = job.worst_rank.and_then(|r| peaks.get(&r)).filter(|_| mean > 0.0).map(|worst| worst.0 as f64 / mean);
-    job.gpus = gpus(runs);
+    job.gpus = cards::gpus(runs);
     let unseen = unrecorded::unseen(&not_recorded, highest);
     // Who was killed can have had more than anybody saw.
     let killed = runs.iter().filter(|r| r.rss.lower_bound);
@@ -130,51 +130,6 @@ fn together<'a>(runs: impl Iterator<Item = &'a Run>, others: impl Iterator<Item 
         }
     }
     (Bytes(most), at)
-}
-
-/// What tells devices of a host apart, the best that is known: each process numbers those that it may see from 0 on.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Card<'a> {
-    Uuid(&'a str),
-    Bus(&'a str),
-    Index(u64),
-}
-
-/// Each device once, with what all processes did on it; by host and index, then by rank.
-fn gpus(runs: &[Run]) -> Vec<JobGpu> {
-    let mut all = BTreeMap::<(&str, Card), JobGpu>::new();
-    for r in runs {
-        let Some(g) = &r.gpu else { continue };
-        let moved = |direction: &str, device: u64| {
-            let of = |t: &&GpuTransfer| t.direction == direction && t.device == Some(device);
-            g.transfers.iter().filter(of).fold(0u64, |sum, t| sum.saturating_add(t.bytes.0))
-        };
-        for d in &g.devices {
-            let Some(index) = d.index else { continue };
-            let card = match (&d.uuid, &d.pci_bus_id) {
-                (Some(uuid), _) => Card::Uuid(uuid),
-                (None, Some(bus)) => Card::Bus(bus),
-                (None, None) => Card::Index(index),
-            };
-            let new = || JobGpu { host: r.host.clone(), index: Some(index), uuid: d.uuid.clone(), ..JobGpu::default() };
-            let of = all.entry((&r.host, card)).or_insert_with(new);
-            of.index = of.index.filter(|known| *known == index);
-            of.pci_bus_id = of.pci_bus_id.take().or_else(|| d.pci_bus_id.clone());
-            let add = |a: &mut Bytes, b: u64| *a = Bytes(a.0.saturating_add(b));
-            of.name = of.name.take().or_else(|| d.name.clone());
-            of.total_bytes = of.total_bytes.max(d.total_bytes);
-            of.used_peak_bytes = of.used_peak_bytes.max(d.used_peak_bytes);
-            of.processes += 1;
-            of.ranks.extend(r.rank.filter(|rank| !of.ranks.contains(rank)));
-            add(&mut of.peak_sum_bytes, d.peak_bytes.0);
-            add(&mut of.reserved_peak_sum_bytes, d.reserved_peak_bytes.0);
-            add(&mut of.h2d_bytes, moved("H2D", index));
-            add(&mut of.d2h_bytes, moved("D2H", index));
-        }
-    }
-    let mut all: Vec<JobGpu> = all.into_values().collect();
-    all.sort_by_cached_key(|g| (g.host.clone(), g.index.unwrap_or(u64::MAX), g.ranks.iter().min().copied()));
-    all
 }
 
 /// Parents before their children, siblings by start, images of a process in order.
@@ -266,20 +221,6 @@ mod tests {
         assert_eq!(of(["a", "b", "c"], [100.0, 111.0, 130.0]), 3);
         assert_eq!(of(["a", "b", "a"], [100.0, 111.0, 130.0]), 1, "a run is one whatever happens in it");
         assert_eq!(of(["a", "a", "b"], [100.0, 109.0, 120.0]), 2);
-    }
-
-    #[test]
-    fn a_device_of_several_processes_is_one_line() {
-        use super::super::report::{Gpu, GpuDevice};
-        let on = |pid: u32, devices: &[(u64, u64)]| {
-            let device = |&(index, peak): &(u64, u64)| GpuDevice { index: Some(index), peak_bytes: Bytes(peak), ..GpuDevice::default() };
-            let gpu = Gpu { devices: devices.iter().map(device).collect(), ..Gpu::default() };
-            Run { gpu: Some(gpu), ..run(pid, pid as i64, 100.0, &[(0.0, 1)]) }
-        };
-        let mut report = Report { runs: vec![on(1, &[(0, 10)]), on(2, &[(0, 20), (1, 5)])], ..Report::default() };
-        complete(&mut report);
-        let rows: Vec<_> = report.job.gpus.iter().map(|g| (g.index, g.processes, g.peak_sum_bytes.0, g.ranks.clone())).collect();
-        assert_eq!(rows, [(Some(0), 2, 30, vec![1, 2]), (Some(1), 1, 5, vec![2])]);
     }
 
     #[test]

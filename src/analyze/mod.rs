@@ -3,6 +3,7 @@
 pub mod advice;
 pub mod artifacts;
 pub mod auto;
+pub mod cards;
 pub mod check;
 pub mod clock;
 pub mod compiles;

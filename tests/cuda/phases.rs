@@ -150,6 +150,20 @@ fn cards_of_a_job_are_told_apart_by_what_they_are_and_not_by_what_each_rank_call
     let (gpus, table) = gpus_of_job(&placed);
     assert_eq!(gpus.iter().map(of).collect::<Vec<_>>(), places.map(|at| (Some(0), Some(1), 15, [None, text(at)])));
     assert_eq!(table, ["0 (0000:3B:00.0)", "0 (0000:AF:00.0)"]);
+
+    // One knows both, one the place alone, one neither: it is one card, as there is no other that it could be.
+    let moods: [&[_]; 3] = [&[("FAKE_BUS", places[0])], &[("FAKE_UUID", "none"), ("FAKE_BUS", places[0])], &[("FAKE_UUID", "none")]];
+    let some: Vec<Gpu> = (0..3).map(|i| rank(&i.to_string(), "stages", moods[i])).collect();
+    let (gpus, table) = gpus_of_job(&some);
+    assert_eq!(gpus.iter().map(of).collect::<Vec<_>>(), [(Some(0), Some(3), 45, [uuid(1), text(places[0])])]);
+    assert_eq!((&gpus[0]["ranks"], table), (&json!([0, 1, 2]), vec!["0".to_owned()]));
+    let [_, placed] = placed;
+    let (gpus, _) = gpus_of_job(&some.into_iter().chain([placed]).collect::<Vec<_>>());
+    assert_eq!(
+        gpus.iter().map(|g| g["processes"].as_u64()).collect::<Vec<_>>(),
+        [Some(2), Some(1), Some(1)],
+        "two could be that of the third"
+    );
 }
 
 #[test]
