@@ -93,6 +93,7 @@ pub fn thread_block() -> u64 {
 ///
 /// # Safety
 /// `to` has room.
+#[inline(always)]
 pub unsafe fn copy_own(at: u64, to: *mut u8, len: usize) -> i64 {
     let (ours, theirs) = ([to as u64, len as u64], [at, len as u64]);
     // SAFETY: the kernel writes into `to` only.

@@ -125,6 +125,36 @@ fn copies_take_as_long_by_cupti_as_by_events() {
     assert_eq!(made.iter().map(|s| ns(&s["overlap_s"])).collect::<Vec<_>>(), [402_000, 402_000]);
 }
 
+/// 6 µs down and 12 up, in one call.
+#[test]
+fn a_batch_of_both_directions_keeps_its_stream_busy_and_each_has_no_time_of_its_own() {
+    let test = "a_batch_of_both_directions_keeps_its_stream_busy_and_each_has_no_time_of_its_own";
+    if skipped(test) {
+        return;
+    }
+    for way in WAYS {
+        let g = told(test, ("copies", "mixed", way), &[]);
+        let expected = [("D2H pinned", (1, 200_000, 0)), ("H2D pinned", (1, 100_000, 0))].map(|(k, v)| (k.to_owned(), v));
+        assert_eq!((g.transfers(), g.number("/untimed")), (BTreeMap::from(expected), 0), "{way}");
+        let all = g.at("/streams").as_array().expect("a list").iter();
+        assert_eq!(all.map(|s| (s["copies"].as_u64(), ns(&s["copy_s"]))).collect::<Vec<_>>(), [(Some(2), 18_000)], "{way}");
+    }
+}
+
+#[test]
+fn pointers_to_nowhere_are_not_followed_with_cupti_either() {
+    let test = "pointers_to_nowhere_are_not_followed_with_cupti_either";
+    if skipped(test) {
+        return;
+    }
+    for mode in ["all", "by_itself"] {
+        let g = told(test, ("refused", mode, "proc"), &[]);
+        let failed = g.at("/failed").as_array().expect("a list").iter().map(|f| f["count"].as_u64().expect("a number"));
+        let refused = g.stdout.lines().filter(|l| l.starts_with("REFUSED ")).count() as u64;
+        assert_eq!((failed.sum::<u64>(), g.number("/untimed")), (if mode == "all" { refused } else { 7 }, 0), "{mode}");
+    }
+}
+
 #[test]
 fn a_graph_has_the_times_of_its_nodes() {
     let test = "a_graph_has_the_times_of_its_nodes";

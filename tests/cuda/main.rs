@@ -14,6 +14,7 @@ mod lookups;
 mod memory;
 mod others;
 mod phases;
+mod refused;
 mod rough;
 mod runtime;
 mod sites;

@@ -295,6 +295,8 @@ pub mod copy {
     pub const PREFETCH: u64 = 1 << 11;
     /// CUPTI is asked for its time: WORK rows follow (also of graph launches).
     pub const WATCHED: u64 = 1 << 12;
+    /// With WATCHED: the call has further rows, and what CUPTI tells of it is of all of them together.
+    pub const SEVERAL: u64 = 1 << 13;
 }
 
 /// What a WORK row says (its flags): a kernel, copy or memset that ran, by CUPTI. Its time is when the device began. Words: ns, the ticket of the

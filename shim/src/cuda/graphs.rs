@@ -5,7 +5,7 @@ use super::contexts::MOST as CONTEXTS_MOST;
 use super::libcuda::own;
 use super::memory::{int_of, word_of};
 use super::shape::Touch;
-use super::timing::{self, Told};
+use super::timing::{self, Outcome, Told};
 use super::{state, transfers};
 use crate::sys;
 use core::sync::atomic::{AtomicI32, Ordering::*};
@@ -145,22 +145,31 @@ pub unsafe fn ended(c: &Call, what: u64) -> i32 {
     r
 }
 
-/// Whether a change of a node can change what is copied: 1, or 0.
-pub fn touches(c: &Call, touch: Touch) -> u64 {
+/// A node is changed, of a graph or of an executable one: 1 where that can change what is copied, else 0.
+///
+/// # Safety
+/// The call is the program's, and has not been made.
+pub unsafe fn node_changed(c: &Call, what: u64, touch: Touch) -> i32 {
     const COPIES: [u64; 3] = [1, 2, 4]; // a copy, a memset, a child graph
     let copies = |kind: u64| COPIES.contains(&kind);
-    let touches = match touch {
-        Touch::Never => false,
-        Touch::Always => true,
-        Touch::ByParameters(at) => c.word(at as usize) != 0 && copies(int_of(c.word(at as usize), 0)),
+    // The call may be the node's end.
+    let by_node = match touch {
         Touch::ByNode(at) => {
             let mut kind = 0i32;
             // SAFETY: the program's node; writes a number.
             let asked = sys::keep_errno(|| own().node_type.map(|f| unsafe { f(c.word(at as usize), &raw mut kind) }));
             asked != Some(0) || copies(kind as u64)
         }
+        _ => false,
     };
-    touches as u64
+    let touches = || match touch {
+        Touch::Never => false,
+        Touch::Always => true,
+        Touch::ByParameters(at) => copies(int_of(c.word(at as usize), 0)),
+        Touch::ByNode(_) => by_node,
+    };
+    // SAFETY: as called.
+    unsafe { changed_by(c, what, c.word(0) as u64, || touches() as u64) }
 }
 
 /// A graph or an executable one is changed.
@@ -169,36 +178,57 @@ pub fn touches(c: &Call, touch: Touch) -> u64 {
 /// The call is the program's, and has not been made.
 pub unsafe fn changed(c: &Call, what: u64, a: u64, b: u64) -> i32 {
     // SAFETY: as called.
+    unsafe { changed_by(c, what, a, || b) }
+}
+
+/// The same where `b` is in what the program gave: that is read when the driver has read it, and not where it refuses.
+///
+/// # Safety
+/// As of [`changed`].
+unsafe fn changed_by(c: &Call, what: u64, a: u64, b: impl FnOnce() -> u64) -> i32 {
+    // SAFETY: as called.
     let r = unsafe { c.make() };
-    leave(c, r, what, ticket(), [a, b, sys::now() - c.t, 0]);
+    let wall = sys::now() - c.t;
+    let b = if r == 0 { b() } else { 0 };
+    leave(c, r, what, ticket(), [a, b, wall, 0]);
     r
 }
 
-/// A node was added: what it does, bytes or the child graph, direction.
+/// A node is added: what it does, bytes or the child graph, direction; `None` is nothing that is followed. Read as by [`changed_by`].
 ///
 /// # Safety
 /// The call is the program's, and has not been made.
-pub unsafe fn added(c: &Call, node: Option<(u64, u64, u64)>) -> i32 {
+pub unsafe fn added(c: &Call, node: impl FnOnce() -> Option<(u64, u64, u64)>) -> i32 {
     // SAFETY: as called.
     let r = unsafe { c.make() };
+    let wall = sys::now() - c.t;
+    let node = if r == 0 { node() } else { Some((graph::ADD_UNKNOWN, 0, 0)) };
     if let Some((what, b, direction)) = node {
-        leave(c, r, what, ticket(), [c.word(1) as u64, b, sys::now() - c.t, direction]);
+        leave(c, r, what, ticket(), [c.word(1) as u64, b, wall, direction]);
     }
     r
 }
 
-/// A node that takes memory: so many bytes stand in its parameters, and the driver writes the address behind them.
+/// A node that takes memory, by what the driver has made of its parameters: so many bytes stand there, and it writes the address behind them.
+fn taken(c: &Call, at: usize) {
+    // A pool's properties (88 bytes), who may use it (a pointer and a count), bytes, address.
+    const BYTES: usize = 104;
+    const ADDRESS: usize = 112;
+    leave(c, 0, graph::ADD_ALLOC, ticket(), [c.word(1) as u64, word_of(at, BYTES), word_of(at, ADDRESS), 0]);
+}
+
+/// A node that takes memory.
 ///
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn added_alloc(c: &Call, at: usize) -> i32 {
-    // A pool's properties (88 bytes), who may use it (a pointer and a count), bytes, address.
-    const BYTES: usize = 104;
-    const ADDRESS: usize = 112;
     // SAFETY: as called.
     let r = unsafe { c.make() };
-    let address = if r == 0 { word_of(at, ADDRESS) } else { 0 };
-    leave(c, r, graph::ADD_ALLOC, ticket(), [c.word(1) as u64, word_of(at, BYTES), address, 0]);
+    if r == 0 {
+        taken(c, at);
+    } else {
+        leave(c, r, graph::ADD_ALLOC, ticket(), [c.word(1) as u64, 0, 0, 0]);
+    }
     r
 }
 
@@ -220,14 +250,19 @@ pub unsafe fn added_free(c: &Call, address: u64) -> i32 {
 pub unsafe fn added_any(c: &Call, at: usize) -> i32 {
     const ALLOC: u64 = 10;
     const FREE: u64 = 11;
-    // SAFETY: as called.
-    unsafe {
-        match if at == 0 { 0 } else { int_of(at, 0) } {
-            ALLOC => added_alloc(c, at + 16),
-            FREE => added_free(c, word_of(at, 16)),
-            _ => added(c, transfers::node(c, at)),
+    let node = || match int_of(at, 0) {
+        ALLOC => {
+            taken(c, at + 16);
+            None
         }
-    }
+        FREE => {
+            leave(c, 0, graph::ADD_FREE, ticket(), [c.word(1) as u64, 0, word_of(at, 16), 0]);
+            None
+        }
+        _ => transfers::node(c, at),
+    };
+    // SAFETY: as called.
+    unsafe { added(c, node) }
 }
 
 /// The capture that work of this call on `stream` goes into, if any.
@@ -259,7 +294,7 @@ pub unsafe fn launch(c: &Call) -> i32 {
     // SAFETY: as called.
     let r = unsafe { c.make() };
     let wall = sys::now() - t;
-    let (tk, by) = watch.end(r == 0);
+    let (tk, by) = watch.end(if r == 0 { Outcome::One } else { Outcome::Nothing });
     let mut flags = graph::LAUNCH | by;
     let mut capture = 0;
     if let Capture::Yes(id) = captured {

@@ -39,7 +39,7 @@ pub unsafe fn alloc(c: &Call, form: Form) -> i32 {
     let tk = ticket();
     let mut got = got(c, form, r);
     match form {
-        Form::Handle => place.device = device_of_properties(c.word(2)).unwrap_or(here.device),
+        Form::Handle if r == 0 => place.device = device_of_properties(c.word(2)).unwrap_or(here.device),
         Form::FromPool if r == 0 => match state::device_of_pool(got.from) {
             Some(device) => place.device = device,
             None if is_of_host(got.address) => (got.class, place.device) = (class::PINNED, NO_DEVICE),
@@ -51,7 +51,7 @@ pub unsafe fn alloc(c: &Call, form: Form) -> i32 {
     }
     c.row3(kind::ALLOC, tk, c.head(r, place, got.class), [got.address, got.bytes, got.from]);
     let is_address = !matches!(got.class, class::HANDLE | class::IMPORTED_HANDLE | class::ARRAY | class::MIPMAP | class::EXTERNAL);
-    let seen = if form == Form::ExternalBuffer { word_of(c.word(2), 8) } else { got.bytes };
+    let seen = if form == Form::ExternalBuffer && r == 0 { word_of(c.word(2), 8) } else { got.bytes };
     if r == 0 && is_address && got.address != 0 && seen != 0 {
         // SAFETY: this thread's hot.
         unsafe { ranges::add(c.hot, got.address, seen, got.class, place.device, place.context) };
@@ -64,8 +64,10 @@ pub unsafe fn alloc(c: &Call, form: Form) -> i32 {
     r
 }
 
+/// What the program gave by pointers the driver may not have read where it refuses: then neither is it here, and the size is 0.
 fn got(c: &Call, form: Form, r: i32) -> Got {
     let got = |class, bytes| Got { class, address: c.out(0, r), bytes, from: 0 };
+    let given = |bytes: &dyn Fn() -> u64| if r == 0 { bytes() } else { 0 };
     match form {
         Form::Linear => got(class::DEVICE, c.size(1)),
         Form::Pitch => got(class::DEVICE, c.out(1, r).max(c.size(2)) * c.size(3)),
@@ -75,13 +77,13 @@ fn got(c: &Call, form: Form, r: i32) -> Got {
         // The address is the host's own: whole, also in the first ABI.
         Form::Host => Got { address: pointer(c.word(0), r), ..got(class::PINNED, c.size(1)) },
         Form::Register => Got { address: c.word(0) as u64, ..got(class::REGISTERED, c.size(1)) },
-        Form::Array2 => Got { address: pointer(c.word(0), r), ..got(class::ARRAY, bytes_of_array(c.word(1), 2, c)) },
-        Form::Array3 => Got { address: pointer(c.word(0), r), ..got(class::ARRAY, bytes_of_array(c.word(1), 3, c)) },
-        Form::Mipmap => got(class::MIPMAP, bytes_of_mipmap(c)),
+        Form::Array2 => Got { address: pointer(c.word(0), r), ..got(class::ARRAY, given(&|| bytes_of_array(c.word(1), 2, c))) },
+        Form::Array3 => Got { address: pointer(c.word(0), r), ..got(class::ARRAY, given(&|| bytes_of_array(c.word(1), 3, c))) },
+        Form::Mipmap => got(class::MIPMAP, given(&|| bytes_of_mipmap(c))),
         Form::Handle => got(class::HANDLE, c.size(1)),
         Form::ImportHandle => got(class::IMPORTED_HANDLE, 0),
         Form::Ipc => got(class::IPC, size_of(c.out(0, r))),
-        Form::External => got(class::EXTERNAL, word_of(c.word(1), 24)),
+        Form::External => got(class::EXTERNAL, given(&|| word_of(c.word(1), 24))),
         // Views of what counts as imported, and a name for memory of several devices: none of their own.
         Form::ExternalBuffer => got(class::DEVICE, 0),
         Form::ExternalMipmap => got(class::MIPMAP, 0),

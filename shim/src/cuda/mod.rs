@@ -9,6 +9,7 @@
 
 mod call;
 mod contexts;
+mod copies;
 mod cupti;
 mod cupy;
 mod dlvsym;

@@ -1,6 +1,7 @@
 //! What the arguments of a hooked call mean, and which file records it.
 
 use super::call::Call;
+use super::kernels::Stream;
 use super::{contexts, graphs, green, kernels, memory, state, streams, transfers};
 use crate::phases::process::{self, Driver};
 use memshim_format::gpu::graph;
@@ -276,20 +277,20 @@ pub unsafe fn run(c: &Call) -> i32 {
             Shape::GraphDestroy => graphs::ended(c, graph::DESTROY),
             Shape::ExecDestroy => graphs::ended(c, graph::EXEC_DESTROY),
             Shape::ExecUpdate => graphs::changed(c, graph::UPDATE, c.word(0) as u64, c.word(1) as u64),
-            Shape::ExecNodeUpdate(touch) => graphs::changed(c, graph::NODE_UPDATE, c.word(0) as u64, graphs::touches(c, touch)),
-            Shape::NodeChange(touch) => graphs::changed(c, graph::NODE_CHANGE, c.word(0) as u64, graphs::touches(c, touch)),
+            Shape::ExecNodeUpdate(touch) => graphs::node_changed(c, graph::NODE_UPDATE, touch),
+            Shape::NodeChange(touch) => graphs::node_changed(c, graph::NODE_CHANGE, touch),
             Shape::AddChildNode => graphs::changed(c, graph::ADD_CHILD, c.word(1) as u64, c.word(4) as u64),
-            Shape::AddCopyNode => graphs::added(c, transfers::node_of_copy(c, c.word(4))),
+            Shape::AddCopyNode => graphs::added(c, || transfers::node_of_copy(c, c.word(4))),
             Shape::AddAllocNode => graphs::added_alloc(c, c.word(4)),
             Shape::AddFreeNode => graphs::added_free(c, c.word(4) as u64),
             Shape::AddNode(at) => graphs::added_any(c, c.word(at as usize)),
-            Shape::AddSetNode => graphs::added(c, transfers::node_of_set(c.word(4))),
+            Shape::AddSetNode => graphs::added(c, || transfers::node_of_set(c.word(4))),
             Shape::GraphLaunch => graphs::launch(c),
             Shape::GraphUpload => graphs::changed(c, graph::UPLOAD, c.word(0) as u64, c.stream(1)),
-            Shape::Kernel(0) => kernels::launch(c, c.default_stream()),
-            Shape::Kernel(stream) => kernels::launch(c, c.stream(stream as usize)),
+            Shape::Kernel(0) => kernels::launch(c, Stream::Is(c.default_stream())),
+            Shape::Kernel(stream) => kernels::launch(c, Stream::Is(c.stream(stream as usize))),
             Shape::Kernels => kernels::launch_on_devices(c),
-            Shape::KernelEx => kernels::launch(c, kernels::stream_of_configuration(c)),
+            Shape::KernelEx => kernels::launch(c, Stream::InConfiguration),
             Shape::Lookup | Shape::Cupti => c.make(),
         }
     }

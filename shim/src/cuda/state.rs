@@ -40,7 +40,7 @@ fn row(hot: *mut Hot, place: Place, flags: u64, w: [u64; 3]) {
     unsafe { push(hot, [start(op::GPU + kind::STATE, gpu::NO_CALL, ticket()), sys::now(), head, a, b, c]) };
 }
 
-/// Free and total bytes of the current context's device, where the last look is an interval ago at `t`.
+/// Free and total bytes of the current context's device, where the last look is an interval ago at `t`. `place`: the current one, of which the driver speaks.
 pub fn look(hot: *mut Hot, place: Place, t: u64) {
     let Some(last) = LAST_LOOK.get(place.device as usize) else { return };
     let before = last.load(Relaxed);
@@ -153,7 +153,9 @@ pub unsafe fn pool_created(c: &Call) -> i32 {
     let mut place = c.place();
     // SAFETY: as called.
     let r = unsafe { c.make() };
-    place.device = super::memory::device_of_properties(c.word(1)).unwrap_or(place.device);
+    if r == 0 {
+        place.device = super::memory::device_of_properties(c.word(1)).unwrap_or(place.device);
+    }
     // What the host has in pools is known by its blocks.
     if r == 0 && place.device != gpu::NO_DEVICE {
         poll(c.hot, place, c.out(0, r), false);

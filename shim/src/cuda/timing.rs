@@ -78,6 +78,18 @@ pub enum Told {
     Stream,
 }
 
+/// What came of a call that is watched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It failed, or there was nothing to do.
+    Nothing,
+    /// A piece of work that CUPTI has no record of.
+    Unrecorded,
+    One,
+    /// Several, in as many rows: of each the time is not known.
+    Several,
+}
+
 impl Watch {
     /// `timed`: it is to be known at all.
     pub fn begin(hot: *mut Hot, place: Place, stream: u64, timed: bool, told: Told) -> Watch {
@@ -90,17 +102,19 @@ impl Watch {
     }
 
     /// The call was made. The ticket of its row, and the flag of what will tell its time.
-    pub fn end(self, went_well: bool) -> (u64, u64) {
+    pub fn end(self, outcome: Outcome) -> (u64, u64) {
+        let has_records = matches!(outcome, Outcome::One | Outcome::Several);
         if let Some(tk) = self.heard {
-            let heard = expect::end(self.hot, went_well);
-            UNTIMED.fetch_add((went_well && !heard) as u64, Relaxed);
-            return (tk, if heard { copy::WATCHED } else { 0 });
+            let heard = expect::end(self.hot, has_records);
+            UNTIMED.fetch_add((has_records && !heard) as u64, Relaxed);
+            let several = if outcome == Outcome::Several { copy::SEVERAL } else { 0 };
+            return (tk, if heard { copy::WATCHED | several } else { 0 });
         }
         if self.followed {
-            expect::end(self.hot, went_well);
+            expect::end(self.hot, outcome != Outcome::Nothing);
         }
-        let tk = ticket();
-        (tk, if end(self.hot, self.place, self.pair, self.stream, tk, went_well) { copy::TIMED } else { 0 })
+        let (tk, timed) = (ticket(), matches!(outcome, Outcome::One | Outcome::Unrecorded));
+        (tk, if end(self.hot, self.place, self.pair, self.stream, tk, timed) { copy::TIMED } else { 0 })
     }
 }
 
@@ -200,12 +214,12 @@ unsafe fn anchor(hot: *mut Hot, slot: usize) -> bool {
 }
 
 /// Records the second event. Whether the pair is on its way.
-fn end(hot: *mut Hot, place: Place, pair_of_call: Option<u32>, stream: u64, ticket: u64, went_well: bool) -> bool {
+fn end(hot: *mut Hot, place: Place, pair_of_call: Option<u32>, stream: u64, ticket: u64, timed: bool) -> bool {
     let Some(i) = pair_of_call else { return false };
     let Some(record) = own().event_record else { return false };
     let recorded = sys::keep_errno(|| {
         // SAFETY: the pair is this thread's.
-        went_well && unsafe { record(pair(i).ends, stream as usize) } == 0
+        timed && unsafe { record(pair(i).ends, stream as usize) } == 0
     });
     // SAFETY: under the lock.
     unsafe {
@@ -229,7 +243,7 @@ fn end(hot: *mut Hot, place: Place, pair_of_call: Option<u32>, stream: u64, tick
     }
     if recorded {
         reaper::wake(hot);
-    } else if went_well {
+    } else if timed {
         UNTIMED.fetch_add(1, Relaxed);
     }
     recorded

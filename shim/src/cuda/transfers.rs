@@ -3,138 +3,78 @@
 
 use super::call::{Call, Flavour, ticket};
 use super::contexts::{self, Place};
+use super::copies::{Copy, Groups, Side, between, end, in_context, on_device, side};
 use super::graphs::{self, Capture};
-use super::libcuda::own;
 use super::memory::{int_of, word_of};
 use super::shape::Way;
-use super::timing::{self, Told};
-use super::{cupy, ranges, state};
+use super::timing::{self, Outcome, Told};
+use super::{cupy, state};
 use crate::sys;
-use memshim_format::gpu::{NO_DEVICE, class, copy, direction, graph, kind, memory};
+use memshim_format::gpu::{copy, direction, graph, kind, memory};
 
-/// One end of a copy.
-#[derive(Clone, Copy)]
-struct Side {
-    /// PAGEABLE, PINNED, MANAGED or DEVICE.
-    memory: u64,
-    device: u64,
-}
-
-impl Side {
-    const fn device(device: u64) -> Side {
-        Side { memory: memory::DEVICE, device }
-    }
-
-    fn is_host(self) -> bool {
-        matches!(self.memory, memory::PAGEABLE | memory::PINNED)
-    }
-}
-
-/// A copy as a whole.
-#[derive(Clone, Copy)]
-struct Copy {
-    direction: u64,
-    memory: u64,
-    /// Device at the other end where there are two, + 1.
-    peer: u64,
-    bytes: u64,
-    count: u64,
-    flags: u64,
-}
-
-const MEMORY_TYPE: i32 = 2;
-const IS_MANAGED: i32 = 8;
-const ORDINAL: i32 = 9;
-
-/// What an address is of: by what is known, else by asking the driver, which refuses ordinary host memory.
-fn side(c: &Call, address: u64) -> Side {
-    // SAFETY: this thread's hot.
-    if let Some(known) = unsafe { ranges::find(c.hot, address) } {
-        return match known.class {
-            class::PINNED | class::REGISTERED => Side { memory: memory::PINNED, device: NO_DEVICE },
-            class::MANAGED => Side { memory: memory::MANAGED, device: known.device },
-            _ => Side::device(known.device),
-        };
-    }
-    let ask = |what: i32| {
-        let mut v = 0u64;
-        sys::keep_errno(|| match own().pointer_attribute {
-            // SAFETY: each of these attributes is at most eight bytes.
-            Some(f) if unsafe { f((&raw mut v).cast(), what, address) } == 0 => Some(v & 0xffff_ffff),
-            _ => None,
-        })
-    };
-    match ask(MEMORY_TYPE) {
-        Some(1) => Side { memory: memory::PINNED, device: NO_DEVICE },
-        Some(2) => {
-            let device = ask(ORDINAL).unwrap_or(NO_DEVICE) & 0xff;
-            let managed = ask(IS_MANAGED).is_some_and(|v| v & 0xff != 0);
-            Side { memory: if managed { memory::MANAGED } else { memory::DEVICE }, device }
-        }
-        _ => Side { memory: memory::PAGEABLE, device: NO_DEVICE },
-    }
-}
-
-/// The device that a copy is of: an end's, where the current context's has no part in it.
-fn on_device(place: Place, ends: [Side; 2]) -> Place {
-    let known = || ends.iter().map(|s| s.device).filter(|d| *d != NO_DEVICE);
-    let device = if known().any(|d| d == place.device) { place.device } else { known().next().unwrap_or(place.device) };
-    Place { device, ..place }
-}
-
-/// A copy between two ends.
-fn between(to: Side, from: Side, bytes: u64, place: Place) -> Copy {
-    let (direction, memory) = match (from.is_host(), to.is_host()) {
-        (true, true) => (direction::H2H, from.memory.min(to.memory)),
-        (true, false) => (direction::H2D, from.memory),
-        (false, true) => (direction::D2H, to.memory),
-        (false, false) => {
-            let two = from.device != to.device && from.device != NO_DEVICE && to.device != NO_DEVICE;
-            let managed = from.memory == memory::MANAGED || to.memory == memory::MANAGED;
-            (if two { direction::P2P } else { direction::D2D }, if managed { memory::MANAGED } else { memory::DEVICE })
-        }
-    };
-    let other = if to.device == place.device { from.device } else { to.device };
-    let peer = if direction == direction::P2P { other + 1 } else { 0 };
-    Copy { direction, memory, peer, bytes, count: 1, flags: 0 }
-}
-
-/// Makes the call and leaves its rows: one for each of `copies`. Only where there is one of them is its time on the device known.
+/// Makes the call and leaves its rows: of the copy that it is known to be, else one for each that `read` finds in what the program gave. That is read when
+/// the driver has read it: where it refuses, it may not have looked at it. Only where there is one copy is its time on the device known.
 ///
 /// # Safety
 /// The call is the program's, and has not been made.
-unsafe fn perform(c: &Call, place: Place, stream: u64, flags: u64, copies: &[Copy]) -> i32 {
+unsafe fn perform(c: &Call, here: Place, stream: u64, flags: u64, known: Option<Copy>, read: impl FnOnce() -> Groups) -> i32 {
     let captured = if timing::wants_captures() { graphs::capture_of(stream) } else { Capture::No };
-    let one = captured == Capture::No && copies.len() == 1;
-    // What moves nothing on a device, or is moved by pages, CUPTI has no record of.
-    let has_records = |k: &Copy| k.bytes > 0 && k.direction != direction::H2H && k.flags & copy::PREFETCH == 0;
+    // Nor has CUPTI a record of what is moved by pages.
+    let has_records = |k: &Copy| flags & copy::PREFETCH == 0 && k.has_records();
     let told = match captured {
-        Capture::No if one && copies.iter().all(has_records) => Told::Row,
-        Capture::No if copies.iter().any(has_records) => Told::Stream,
-        _ => Told::Nothing,
+        _ if flags & copy::PREFETCH != 0 || known.is_some_and(|k| !has_records(&k)) => Told::Nothing,
+        Capture::No => Told::Row,
+        _ => Told::Stream,
     };
-    let watch = timing::Watch::begin(c.hot, place, stream, one, told);
+    let watch = timing::Watch::begin(c.hot, here, stream, captured == Capture::No, told);
     let t = sys::now();
     let c = &c.begun(t);
     // SAFETY: as called.
     let r = unsafe { c.make() };
     let end = if timing::wants_wall() { sys::now() } else { t };
-    let wall = end - t;
-    let (mut tk, by) = watch.end(r == 0);
+    let found;
+    let copies = match &known {
+        Some(k) => core::slice::from_ref(k),
+        None if r == 0 => {
+            found = read();
+            found.all()
+        }
+        None => &[],
+    };
+    let outcome = match copies {
+        _ if r != 0 => Outcome::Nothing,
+        [] => Outcome::Nothing,
+        [k] if has_records(k) => Outcome::One,
+        [_] => Outcome::Unrecorded,
+        _ => Outcome::Several,
+    };
+    let (mut tk, by) = watch.end(outcome);
     let (captured, id) = if let Capture::Yes(id) = captured { (copy::CAPTURED, id) } else { (0, 0) };
-    for (i, k) in copies.iter().enumerate() {
+    // Its ticket makes a row also where nothing was copied.
+    for (i, k) in if copies.is_empty() { &[Copy::NOTHING] } else { copies }.iter().enumerate() {
+        let (wall, by) = if i == 0 { (end - t, by) } else { (0, 0) };
         if i > 0 {
             tk = ticket();
         }
-        let what = k.direction | k.memory << 4 | k.flags | flags | captured | by | (k.peer & 0xff) << 16;
-        let wall = if i == 0 { wall } else { 0 };
-        c.row5(kind::COPY, tk, c.head(r, place, what), [k.bytes, wall, stream, id, k.count]);
+        let what = k.direction | k.memory << 4 | flags | captured | by | (k.peer & 0xff) << 16;
+        // The stream is the context's, whose device may be another.
+        let head = c.head(r, Place { device: k.device, ..here }, what);
+        c.row5(kind::COPY, tk, head, [k.bytes, wall, stream, id, k.count]);
     }
     if captured == 0 {
-        state::look(c.hot, place, end);
+        state::look(c.hot, here, end);
         cupy::called(end, false);
     }
     r
+}
+
+/// The same of a copy that is known beforehand.
+///
+/// # Safety
+/// As of [`perform`].
+unsafe fn perform_known(c: &Call, here: Place, stream: u64, flags: u64, k: Copy) -> i32 {
+    // SAFETY: as called.
+    unsafe { perform(c, here, stream, flags, Some(k), Groups::new) }
 }
 
 /// The stream of a call whose argument it is (0: it has none, and waits).
@@ -142,73 +82,65 @@ fn stream_and_flags(c: &Call, argument: u8) -> (u64, u64) {
     if argument == 0 { (c.default_stream(), 0) } else { (c.stream(argument as usize), copy::ASYNC) }
 }
 
+/// A copy of bytes in a row.
+///
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn linear(c: &Call, way: Way, to: u8, from: u8, bytes: u8, stream: u8) -> i32 {
-    let mut place = c.place();
+    let place = c.place();
     let bytes = c.size(bytes as usize);
     let here = Side::device(place.device);
     // Host addresses are whole, also in the first ABI.
     let host = |i: u8| side(c, c.word(i as usize) as u64);
     // A managed address stands for either side.
     let as_host = |s: Side| if s.memory == memory::DEVICE { Side { memory: memory::PAGEABLE, ..s } } else { s };
-    let with_host = |place: &mut Place, direction: u64, host_end: u8, device_end: u8| {
-        if contexts::are_on_several_devices() && device_end < 9 {
-            *place = on_device(*place, [side(c, c.size(device_end as usize)); 2]);
-        }
-        Copy { direction, memory: as_host(host(host_end)).memory, peer: 0, bytes, count: 1, flags: 0 }
+    let with_host = |direction: u64, host_end: u8, device_end: u8| {
+        let device = match device_end {
+            0..9 if contexts::are_on_several_devices() => on_device(place, [side(c, c.size(device_end as usize)); 2]),
+            _ => place.device,
+        };
+        Copy { direction, memory: as_host(host(host_end)).memory, device, peer: 0, bytes, count: 1 }
     };
     let k = match way {
-        Way::HtoD => with_host(&mut place, direction::H2D, from, to),
-        Way::DtoH => with_host(&mut place, direction::D2H, to, from),
+        Way::HtoD => with_host(direction::H2D, from, to),
+        Way::DtoH => with_host(direction::D2H, to, from),
         Way::DtoD => {
             let end = |i: u8| if i < 9 { side(c, c.size(i as usize)) } else { here };
             let (to, from) = (end(to), end(from));
             let device = |s: Side| if s.is_host() { here } else { s };
-            place = on_device(place, [device(to), device(from)]);
             between(device(to), device(from), bytes, place)
         }
         Way::Peer => {
-            let device = |i: usize| Side::device(contexts::device_of(c.word(i) as u64).unwrap_or(place.device));
-            between(device(to as usize + 1), device(from as usize + 1), bytes, place)
+            let end = |i: u8| in_context(c, place, c.word(i as usize) as u64, c.word(i as usize + 1) as u64);
+            between(end(to), end(from), bytes, place)
         }
-        Way::Any => {
-            let (to, from) = (host(to), host(from));
-            place = on_device(place, [to, from]);
-            between(to, from, bytes, place)
-        }
+        Way::Any => between(host(to), host(from), bytes, place),
     };
     let (stream, flags) = stream_and_flags(c, stream);
     // SAFETY: as called.
-    unsafe { perform(c, place, stream, flags, &[k]) }
+    unsafe { perform_known(c, place, stream, flags, k) }
 }
 
-/// An end of a 2D or 3D copy: kind of memory, host address, device address, context of a peer copy.
-fn end(c: &Call, place: Place, kind: u64, host: u64, device: u64, context: u64) -> Side {
-    match kind & 0xffff_ffff {
-        1 => side(c, host),
-        4 => side(c, device),
-        2 if context == 0 && contexts::are_on_several_devices() => Side::device(side(c, device).device),
-        _ => Side::device(contexts::device_of(context).unwrap_or(place.device)),
-    }
-}
-
+/// A copy in two dimensions.
+///
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn plane(c: &Call, stream: u8) -> i32 {
     let (place, at) = (c.place(), c.word(0));
-    let (to, from, bytes) = if c.entry.flavour == Flavour::Narrow {
-        let from = end(c, place, int_of(at, 8), word_of(at, 16), int_of(at, 24), 0);
-        let to = end(c, place, int_of(at, 52), word_of(at, 56), int_of(at, 64), 0);
-        (to, from, int_of(at, 84) * int_of(at, 88))
-    } else {
-        let w = |i: usize| word_of(at, i * 8);
-        (end(c, place, w(9), w(10), w(11), 0), end(c, place, w(2), w(3), w(4), 0), w(14).wrapping_mul(w(15)))
-    };
     let (stream, flags) = stream_and_flags(c, stream.min(1));
-    let place = on_device(place, [to, from]);
+    let read = || {
+        let (to, from, bytes) = if c.entry.flavour == Flavour::Narrow {
+            let from = end(c, place, int_of(at, 8), word_of(at, 16), int_of(at, 24), 0);
+            let to = end(c, place, int_of(at, 52), word_of(at, 56), int_of(at, 64), 0);
+            (to, from, int_of(at, 84) * int_of(at, 88))
+        } else {
+            let w = |i: usize| word_of(at, i * 8);
+            (end(c, place, w(9), w(10), w(11), 0), end(c, place, w(2), w(3), w(4), 0), w(14).wrapping_mul(w(15)))
+        };
+        Groups::of(between(to, from, bytes, place))
+    };
     // SAFETY: as called.
-    unsafe { perform(c, place, stream, flags, &[between(to, from, bytes, place)]) }
+    unsafe { perform(c, place, stream, flags, None, read) }
 }
 
 /// Bytes of a copy in three dimensions.
@@ -252,59 +184,30 @@ pub fn node(c: &Call, at: usize) -> Option<(u64, u64, u64)> {
     }
 }
 
+/// A copy in three dimensions.
+///
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn volume(c: &Call, stream: u8) -> i32 {
     let (place, at) = (c.place(), c.word(0));
-    let (to, from, bytes) = if c.entry.flavour == Flavour::Narrow {
-        let from = end(c, place, int_of(at, 16), word_of(at, 24), int_of(at, 32), 0);
-        let to = end(c, place, int_of(at, 80), word_of(at, 88), int_of(at, 96), 0);
-        (to, from, int_of(at, 128) * int_of(at, 132) * int_of(at, 136))
-    } else {
-        let w = |i: usize| word_of(at, i * 8);
-        (end(c, place, w(15), w(16), w(17), w(19)), end(c, place, w(4), w(5), w(6), w(8)), bytes_of_volume(at))
-    };
     let (stream, flags) = stream_and_flags(c, stream.min(1));
-    let place = on_device(place, [to, from]);
+    let read = || {
+        let (to, from, bytes) = if c.entry.flavour == Flavour::Narrow {
+            let from = end(c, place, int_of(at, 16), word_of(at, 24), int_of(at, 32), 0);
+            let to = end(c, place, int_of(at, 80), word_of(at, 88), int_of(at, 96), 0);
+            (to, from, int_of(at, 128).wrapping_mul(int_of(at, 132)).wrapping_mul(int_of(at, 136)))
+        } else {
+            let w = |i: usize| word_of(at, i * 8);
+            (end(c, place, w(15), w(16), w(17), w(19)), end(c, place, w(4), w(5), w(6), w(8)), bytes_of_volume(at))
+        };
+        Groups::of(between(to, from, bytes, place))
+    };
     // SAFETY: as called.
-    unsafe { perform(c, place, stream, flags, &[between(to, from, bytes, place)]) }
+    unsafe { perform(c, place, stream, flags, None, read) }
 }
 
-/// Copies of one call put together by direction and memory.
-struct Groups {
-    of: [Copy; 8],
-    len: usize,
-}
-
-impl Groups {
-    fn new() -> Groups {
-        Groups { of: [Copy { direction: 0, memory: 0, peer: 0, bytes: 0, count: 0, flags: 0 }; 8], len: 0 }
-    }
-
-    fn add(&mut self, k: Copy) {
-        let same = |g: &&mut Copy| (g.direction, g.memory, g.peer) == (k.direction, k.memory, k.peer);
-        let len = self.len;
-        let full = len == self.of.len();
-        // Of more kinds than there are places the rest is counted with the last.
-        if let Some(g) = self.of.iter_mut().take(len).find(same) {
-            g.bytes += k.bytes;
-            g.count += 1;
-        } else if full {
-            if let Some(g) = self.of.last_mut() {
-                g.bytes += k.bytes;
-                g.count += 1;
-            }
-        } else if let Some(g) = self.of.get_mut(len) {
-            *g = k;
-            self.len += 1;
-        }
-    }
-
-    fn all(&self) -> &[Copy] {
-        self.of.get(..self.len).unwrap_or(&[])
-    }
-}
-
+/// Linear copies, by lists of their destinations, sources and sizes.
+///
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn batch(c: &Call) -> i32 {
@@ -312,15 +215,16 @@ pub unsafe fn batch(c: &Call) -> i32 {
     let [to, from, sizes, count] = [c.word(0), c.word(1), c.word(2), c.word(3)];
     // The first ABI has the place for a failure's index in front of the stream.
     let stream = c.stream(if c.entry.version >= 13000 { 7 } else { 8 });
-    let mut groups = Groups::new();
-    if to != 0 && from != 0 && sizes != 0 {
+    let read = || {
+        let mut groups = Groups::new();
         for i in 0..count {
             let (to, from) = (side(c, word_of(to, i * 8)), side(c, word_of(from, i * 8)));
             groups.add(between(to, from, word_of(sizes, i * 8), place));
         }
-    }
+        groups
+    };
     // SAFETY: as called.
-    unsafe { perform(c, place, stream, copy::ASYNC, groups.all()) }
+    unsafe { perform(c, place, stream, copy::ASYNC, None, read) }
 }
 
 /// Size of an operation of a batch in three dimensions, and of an end in it.
@@ -333,50 +237,78 @@ const END: usize = 40;
 /// The call is the program's, and has not been made.
 pub unsafe fn volumes(c: &Call, at: usize, count: usize, stream: u64) -> i32 {
     let place = c.place();
-    let mut groups = Groups::new();
-    for i in 0..if at == 0 { 0 } else { count } {
-        let o = at + i * OPERATION;
-        let end = |at: usize| if int_of(at, 0) == 1 { side(c, word_of(at, 8)) } else { Side::device(place.device) };
-        let extent = |i: usize| word_of(o, 2 * END + i * 8);
-        let bytes = extent(0).wrapping_mul(extent(1).max(1)).wrapping_mul(extent(2).max(1));
-        groups.add(between(end(o + END), end(o), bytes, place));
-    }
+    let read = || {
+        let mut groups = Groups::new();
+        for i in 0..if at == 0 { 0 } else { count } {
+            let o = at + i * OPERATION;
+            let end = |at: usize| if int_of(at, 0) == 1 { side(c, word_of(at, 8)) } else { Side::device(place.device) };
+            let extent = |i: usize| word_of(o, 2 * END + i * 8);
+            let bytes = extent(0).wrapping_mul(extent(1).max(1)).wrapping_mul(extent(2).max(1));
+            groups.add(between(end(o + END), end(o), bytes, place));
+        }
+        groups
+    };
     // SAFETY: as called.
-    unsafe { perform(c, place, stream, copy::ASYNC, groups.all()) }
+    unsafe { perform(c, place, stream, copy::ASYNC, None, read) }
 }
 
-fn moved(to_device: bool, bytes: u64, count: u64) -> Copy {
-    let direction = if to_device { direction::H2D } else { direction::D2H };
-    Copy { direction, memory: memory::MANAGED, peer: 0, bytes, count, flags: copy::PREFETCH }
+/// Managed memory that is moved to a place (a kind, where 1 is a device, and its number), or there already.
+fn moved(c: &Call, here: Place, address: u64, bytes: u64, (kind, number): (u64, u64)) -> Copy {
+    const ON_DEVICE: u64 = 1;
+    let (direction, device) = match kind {
+        ON_DEVICE => (direction::H2D, number & 0xff),
+        _ if contexts::are_on_several_devices() => (direction::D2H, on_device(here, [side(c, address); 2])),
+        _ => (direction::D2H, here.device),
+    };
+    Copy { direction, memory: memory::MANAGED, device, peer: 0, bytes, count: 1 }
 }
 
+/// Managed memory is asked to be somewhere before it is used.
+///
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn prefetch(c: &Call) -> i32 {
     // The first ABI has a device's number (−1: the host), the second a location by value.
-    let (to_device, stream) = if c.entry.version < 12020 { (c.int(2) as i32 >= 0, 3) } else { (c.int(2) == 1, 4) };
+    let (to, stream) =
+        if c.entry.version < 12020 { (((c.int(2) as i32 >= 0) as u64, c.int(2)), 3) } else { ((c.int(2), c.word(2) as u64 >> 32), 4) };
     let (place, stream) = (c.place(), c.stream(stream));
+    let k = moved(c, place, c.size(0), c.size(1), to);
     // SAFETY: as called.
-    unsafe { perform(c, place, stream, copy::ASYNC, &[moved(to_device, c.size(1), 1)]) }
+    unsafe { perform_known(c, place, stream, copy::ASYNC | copy::PREFETCH, k) }
 }
 
+/// The same of several ranges: addresses, sizes, how many; places, the first range of each, how many.
+///
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn prefetch_batch(c: &Call) -> i32 {
     let place = c.place();
-    let [sizes, count, locations] = [c.word(1), c.word(2), c.word(3)];
-    let bytes = (0..if sizes == 0 { 0 } else { count }).fold(0u64, |sum, i| sum.wrapping_add(word_of(sizes, i * 8)));
+    let [addresses, sizes, count, places, firsts, number] = [0, 1, 2, 3, 4, 5].map(|i| c.word(i));
+    let read = || {
+        let mut groups = Groups::new();
+        let mut at = 0;
+        for i in 0..count {
+            while at + 1 < number && word_of(firsts, (at + 1) * 8) <= i as u64 {
+                at += 1;
+            }
+            let to = (int_of(places, at * 8), int_of(places, at * 8 + 4));
+            groups.add(moved(c, place, word_of(addresses, i * 8), word_of(sizes, i * 8), to));
+        }
+        groups
+    };
     // SAFETY: as called.
-    unsafe { perform(c, place, c.stream(7), copy::ASYNC, &[moved(int_of(locations, 0) == 1, bytes, count as u64)]) }
+    unsafe { perform(c, place, c.stream(7), copy::ASYNC | copy::PREFETCH, None, read) }
 }
 
+/// Bytes of a device that are set.
+///
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn set(c: &Call, bytes: u64, stream: u8) -> i32 {
-    let to = side(c, c.size(0));
-    let place = on_device(c.place(), [to; 2]);
-    let k = Copy { direction: direction::MEMSET, memory: to.memory, peer: 0, bytes, count: 1, flags: 0 };
+    let (place, to) = (c.place(), side(c, c.size(0)));
+    let device = on_device(place, [to; 2]);
+    let k = Copy { direction: direction::MEMSET, memory: to.memory, device, peer: 0, bytes, count: 1 };
     let (stream, flags) = stream_and_flags(c, stream);
     // SAFETY: as called.
-    unsafe { perform(c, place, stream, flags, &[k]) }
+    unsafe { perform_known(c, place, stream, flags, k) }
 }

@@ -82,7 +82,8 @@ impl Transfers {
     pub fn copy(&mut self, e: &Event, streams: &mut Streams, graphs: &mut Graphs, told: &mut work::Work) {
         let [bytes, wall, stream, capture, count] = e.words;
         self.latest = self.latest.max(e.t);
-        if e.code != 0 {
+        // An empty batch leaves a row too.
+        if e.code != 0 || (bytes, count) == (0, 0) {
             return;
         }
         let direction = (e.flags & 15) as u8;
@@ -107,7 +108,8 @@ impl Transfers {
         if e.flags & copy::TIMED != 0 {
             self.expect(e.ticket, Waiting::Copy(copied, at), streams, graphs);
         } else if e.flags & copy::WATCHED != 0 {
-            told.watch(e.ticket, About::Copy(copied, at), self, graphs);
+            let about = if e.flags & copy::SEVERAL != 0 { About::Stream(at) } else { About::Copy(copied, at) };
+            told.watch(e.ticket, about, self, graphs);
         }
     }
 

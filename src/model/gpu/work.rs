@@ -43,6 +43,8 @@ pub enum About {
     Copy(Copied, usize),
     /// Graph and stream.
     Launch(usize, usize),
+    /// Several copies of a call: of each it is not known which records are its own.
+    Stream(usize),
 }
 
 struct Watched {
@@ -114,6 +116,7 @@ impl Work {
             match (about, took) {
                 (About::Copy(copied, _), Some(took)) => transfers.told(copied, took),
                 (About::Launch(graph, _), Some(took)) => graphs.timed(graph, took),
+                (About::Stream(_), _) => {}
                 (_, None) => transfers.without_time += 1,
             }
         }
@@ -139,7 +142,7 @@ impl Work {
             self.watched.get_mut(&about).map(|w| {
                 w.span = (w.span.0.min(start), w.span.1.max(end));
                 match w.about {
-                    About::Copy(_, stream) => stream,
+                    About::Copy(_, stream) | About::Stream(stream) => stream,
                     About::Launch(graph, stream) => {
                         graphs.ran(graph, node, e.flags, what_of, ns);
                         stream
