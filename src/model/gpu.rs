@@ -207,6 +207,7 @@ impl Gpu {
             kind::STATE if e.flags & 0xff == state::DROPPED => end.work.dropped(e),
             kind::STATE if e.flags & 0xff == state::CUPTI => end.work.switched(e),
             kind::STATE => end.memory.state(e),
+            kind::CONTEXT if e.flags == context::SEEN => end.streams.context(e),
             kind::CONTEXT if e.flags == context::END => {
                 end.memory.context_ends(e);
                 for (device, bytes) in end.graphs.context_ends(e.context) {
@@ -323,6 +324,36 @@ mod tests {
         assert_eq!((g.count, g.bytes, g.timed, g.timed_bytes, g.device_ns), (2, 170_000, 1, 100_000, 1000));
         assert_eq!(end.transfers.without_time, 1);
         assert_eq!(g.rate(0.5), Some(1e11));
+    }
+
+    #[test]
+    fn a_stream_is_of_its_contexts_device_and_a_copy_of_the_memorys() {
+        // Context 1 is on device 0, 2 on device 1; 16 is made in 2 and used from 1 too; memory is device 1's.
+        let copy = |ticket: u64, context: u64, stream: u64| {
+            format!(r#"["copy","cuMemsetD8Async",{ticket},{ticket}0,0,0,1,{context},53,1000,5,{stream},0,1]"#)
+        };
+        let (a, b, c, d) = (copy(4, 1, 1), copy(5, 1, 16), copy(6, 2, 16), copy(7, 2, 1));
+        let end = feed(&format!(
+            r#"[["context","",1,1,0,0,0,1,0,7],["context","",2,2,0,0,1,2,0,8],["stream","cuStreamCreate",3,3,0,0,1,2,0,16,0,0],{a},{b},{c},{d}]"#
+        ));
+        let all: Vec<_> = end.streams.all.iter().map(|s| (s.handle, s.device, s.copies)).collect();
+        assert_eq!(all, [(16, 1, 2), (1, 0, 1), (1, 1, 1)]);
+        assert_eq!(end.transfers.groups.iter().map(|(key, g)| (*key, g.count)).collect::<Vec<_>>(), [((5, 3, 1), 4)]);
+    }
+
+    #[test]
+    fn what_cupti_tells_of_several_copies_of_a_call_is_their_streams_alone() {
+        // 4432: of pinned memory, asynchronous, watched; 12624: with further rows.
+        let row =
+            |ticket: u64, flags: u64, bytes: u64| format!(r#"["copy","cuMemcpyBatchAsync",{ticket},10,0,0,0,1,{flags},{bytes},5,16,0,1]"#);
+        let end = feed(&format!(
+            r#"[{},{},["work","",3,100,0,0,0,0,1,30,1,9,1000,0],["work","",4,200,0,0,0,0,1,50,1,9,2000,0]]"#,
+            row(1, 12_624, 1000),
+            row(2, 272 | 1, 2000)
+        ));
+        let g = &end.transfers.groups;
+        assert_eq!((g.len(), g.values().map(|g| g.timed).sum::<u64>(), end.transfers.without_time), (2, 0, 0));
+        assert_eq!((end.streams.all.len(), end.streams.all[0].copy_ns, end.work.strange), (1, 80, 0));
     }
 
     #[test]

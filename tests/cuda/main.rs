@@ -8,6 +8,7 @@ mod support;
 mod clients;
 mod cupti;
 mod cupti_headers;
+mod devices;
 mod driver_headers;
 mod every;
 mod lookups;

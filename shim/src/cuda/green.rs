@@ -44,6 +44,8 @@ pub fn primary_ended(hot: *mut Hot, device: u64) {
     }
 }
 
+/// `cuCtxFromGreenCtx`: from here on it is known that this context is a green one's, and which.
+///
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn context_given(c: &Call) -> i32 {

@@ -57,6 +57,7 @@ own_functions! {
     is_capturing: "cuStreamIsCapturing", (usize, *mut i32);
     node_type: "cuGraphNodeGetType", (usize, *mut i32);
     stream_query: "cuStreamQuery", (usize);
+    stream_context: "cuStreamGetCtx", (usize, *mut usize);
     stream_create: "cuStreamCreate", (*mut usize, u32);
     event_create: "cuEventCreate", (*mut usize, u32);
     event_destroy: "cuEventDestroy_v2" | "cuEventDestroy", (usize);

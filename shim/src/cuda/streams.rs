@@ -1,7 +1,7 @@
 //! Streams: made, destroyed, waited for; and what is counted and sampled of each while it lives.
 
 use super::call::{Call, ticket};
-use super::contexts::{CONTEXTS, Place};
+use super::contexts::{self, CONTEXTS, Place};
 use super::{cupti, graphs, libcuda::own, reaper, state};
 use crate::lane::{Hot, push};
 use crate::sys;
@@ -194,14 +194,15 @@ pub fn named(hot: *mut Hot, handle: u64) -> u64 {
     if handle == 2 { (tid(hot) as u64) << gpu::work::THREAD | 2 } else { handle }
 }
 
+/// A stream that the program made is one whichever context is current; the default ones are each context's own.
 fn key(hot: *mut Hot, handle: u64, place: Place) -> u64 {
-    let k = named(hot, handle) ^ (place.context << 48);
+    let k = if handle > 2 { handle } else { named(hot, handle) ^ (place.context << 48) };
     k.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 2
 }
 
-/// The slot of a stream, made if need be; `None` when there are too many.
-pub fn slot(hot: *mut Hot, handle: u64, place: Place) -> Option<&'static Slot> {
-    let k = key(hot, handle, place);
+/// The slot of a stream, made if need be; `None` when there are too many. `here`: the current context.
+pub fn slot(hot: *mut Hot, handle: u64, here: Place) -> Option<&'static Slot> {
+    let k = key(hot, handle, here);
     let home = (k >> 40) as usize;
     let places = || (home..home + 64).filter_map(|i| STREAMS.get(i % SLOTS));
     for s in places() {
@@ -218,6 +219,7 @@ pub fn slot(hot: *mut Hot, handle: u64, place: Place) -> Option<&'static Slot> {
     for s in places() {
         let seen = s.key.load(Acquire);
         if seen <= GONE && s.key.compare_exchange(seen, k, AcqRel, Relaxed).is_ok() {
+            let place = contexts::of_stream(handle, here);
             s.handle.store(handle, Relaxed);
             s.device.store(place.device as u32, Relaxed);
             s.number.store(place.context as u32, Relaxed);
@@ -295,16 +297,23 @@ fn forget_slot(hot: *mut Hot, s: &Slot, goes_on: bool) {
     s.key.store(GONE, Release);
 }
 
+/// A stream is made.
+///
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn create(c: &Call) -> i32 {
-    let place = c.place();
+    let here = c.place();
     // SAFETY: as called.
     let r = unsafe { c.make() };
-    c.row3(kind::STREAM, ticket(), c.head(r, place, stream::CREATE), [c.out(0, r), 0, sys::now() - c.t]);
+    let (made, wall) = (c.out(0, r), sys::now() - c.t);
+    // That of a green context is made in any.
+    let place = contexts::of_stream(made, here);
+    c.row3(kind::STREAM, ticket(), c.head(r, place, stream::CREATE), [made, 0, wall]);
     r
 }
 
+/// A stream goes, perhaps at work.
+///
 /// # Safety
 /// The call is the program's, and has not been made.
 pub unsafe fn destroy(c: &Call) -> i32 {

@@ -5,8 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use super::intervals::{Interval, in_both, length, union, without};
 use crate::trace::gpurow::Event;
 
-/// What names a stream while it lives: device, context, handle, and for a thread's own default stream the thread.
-type Key = (u8, u32, u64, u32);
+/// What names a stream while it lives: its handle; of the default ones, which each context has, the context, and of a thread's own the thread. (Of one that
+/// the program made it may be another context that is current: 0.)
+type Key = (u32, u64, u32);
+
+/// Handles of the context's default stream and of the thread's own.
+const DEFAULTS: u64 = 2;
 
 /// A stream.
 #[derive(Clone, Debug, Default)]
@@ -130,6 +134,8 @@ pub struct Streams {
     live: HashMap<Key, usize>,
     /// All that had a name, the first one first: CUPTI tells of a stream's work when it may be gone.
     had: HashMap<Key, Vec<usize>>,
+    /// The devices of contexts: a copy's row has the device of the memory.
+    contexts: HashMap<u32, u8>,
     /// The host waited for contexts and events.
     pub other_waits: u64,
     pub other_wait_ns: u64,
@@ -142,14 +148,21 @@ pub struct Streams {
 }
 
 fn key(e: &Event, handle: u64) -> Key {
-    (e.device, e.context, handle, if handle == 2 { e.lane } else { 0 })
+    let context = if handle > DEFAULTS { 0 } else { e.context };
+    (context, handle, if handle == DEFAULTS { e.lane } else { 0 })
 }
 
 impl Streams {
+    /// A context is on a device.
+    pub fn context(&mut self, e: &Event) {
+        self.contexts.insert(e.context, e.device);
+    }
+
     fn at(&mut self, e: &Event, handle: u64) -> usize {
         let (all, had) = (&mut self.all, &mut self.had);
+        let device = self.contexts.get(&e.context).copied().unwrap_or(e.device);
         *self.live.entry(key(e, handle)).or_insert_with(|| {
-            all.push(Stream { device: e.device, context: e.context, handle, from: e.t, to: u64::MAX, ..Stream::default() });
+            all.push(Stream { device, context: e.context, handle, from: e.t, to: u64::MAX, ..Stream::default() });
             had.entry(key(e, handle)).or_default().push(all.len() - 1);
             all.len() - 1
         })
@@ -201,12 +214,14 @@ impl Streams {
     }
 
     pub fn context_ends(&mut self, e: &Event) {
-        let gone: Vec<Key> = self.live.keys().filter(|k| k.1 == e.context).copied().collect();
-        for k in gone {
-            if let Some(i) = self.live.remove(&k) {
-                self.all[i].to = e.t;
+        let all = &mut self.all;
+        self.live.retain(|_, i| {
+            let lives = all[*i].context != e.context;
+            if !lives {
+                all[*i].to = e.t;
             }
-        }
+            lives
+        });
     }
 
     pub fn wait(&mut self, e: &Event) {
