@@ -79,27 +79,6 @@ pub fn handle() -> u64 {
     }
 }
 
-/// The context of a stream: the current one (`here`) of those that every context has; of others the driver's word, where there are several contexts.
-pub fn of_stream(stream: u64, here: Place) -> Place {
-    /// The context's own stream, and the thread's.
-    const DEFAULTS: u64 = 2;
-    if stream <= DEFAULTS || !is_one_of_several(here) {
-        return here;
-    }
-    let mut context = 0usize;
-    let asked = sys::keep_errno(|| match own().stream_context {
-        // SAFETY: the program's stream; writes one handle.
-        Some(f) => unsafe { f(stream as usize, &raw mut context) },
-        None => 1,
-    });
-    Some(context as u64).filter(|_| asked == 0 && context != 0).and_then(known).unwrap_or(here)
-}
-
-/// Whether there are other contexts.
-fn is_one_of_several(place: Place) -> bool {
-    CONTEXTS.iter().enumerate().any(|(at, c)| at != place.slot && c.handle.load(Relaxed) != 0)
-}
-
 /// The thread's current context.
 pub fn current(hot: *mut Hot) -> Place {
     let h = handle();
@@ -112,7 +91,8 @@ pub fn current(hot: *mut Hot) -> Place {
     }
 }
 
-fn known(h: u64) -> Option<Place> {
+/// A context that has been met, by its handle.
+pub fn known(h: u64) -> Option<Place> {
     let at = CONTEXTS.iter().position(|c| c.handle.load(Acquire) == h)?;
     CONTEXTS.get(at).map(|c| place(c, at))
 }

@@ -194,6 +194,27 @@ pub fn named(hot: *mut Hot, handle: u64) -> u64 {
     if handle == 2 { (tid(hot) as u64) << gpu::work::THREAD | 2 } else { handle }
 }
 
+/// The context of a stream: the current one (`here`) of those that every context has; of others the driver's word, where there are several contexts.
+fn context_of(stream: u64, here: Place) -> Place {
+    /// The context's own stream, and the thread's.
+    const DEFAULTS: u64 = 2;
+    if stream <= DEFAULTS || !is_one_of_several(here) {
+        return here;
+    }
+    let mut context = 0usize;
+    let asked = sys::keep_errno(|| match own().stream_context {
+        // SAFETY: the program's stream; writes one handle.
+        Some(f) => unsafe { f(stream as usize, &raw mut context) },
+        None => 1,
+    });
+    Some(context as u64).filter(|_| asked == 0 && context != 0).and_then(contexts::known).unwrap_or(here)
+}
+
+/// Whether there are other contexts.
+fn is_one_of_several(place: Place) -> bool {
+    CONTEXTS.iter().enumerate().any(|(at, c)| at != place.slot && c.handle.load(Relaxed) != 0)
+}
+
 /// A stream that the program made is one whichever context is current; the default ones are each context's own.
 fn key(hot: *mut Hot, handle: u64, place: Place) -> u64 {
     let k = if handle > 2 { handle } else { named(hot, handle) ^ (place.context << 48) };
@@ -219,7 +240,7 @@ pub fn slot(hot: *mut Hot, handle: u64, here: Place) -> Option<&'static Slot> {
     for s in places() {
         let seen = s.key.load(Acquire);
         if seen <= GONE && s.key.compare_exchange(seen, k, AcqRel, Relaxed).is_ok() {
-            let place = contexts::of_stream(handle, here);
+            let place = context_of(handle, here);
             s.handle.store(handle, Relaxed);
             s.device.store(place.device as u32, Relaxed);
             s.number.store(place.context as u32, Relaxed);
@@ -307,7 +328,7 @@ pub unsafe fn create(c: &Call) -> i32 {
     let r = unsafe { c.make() };
     let (made, wall) = (c.out(0, r), sys::now() - c.t);
     // That of a green context is made in any.
-    let place = contexts::of_stream(made, here);
+    let place = context_of(made, here);
     c.row3(kind::STREAM, ticket(), c.head(r, place, stream::CREATE), [made, 0, wall]);
     r
 }
