@@ -96,9 +96,7 @@ impl Analyze {
         }
         Ok(exit::DONE)
     }
-}
 
-impl Analyze {
     /// What they come to is in the JSON alone.
     fn sizes_are_shown(&self) -> anyhow::Result<()> {
         if !self.sizes.is_empty() && !self.json {

@@ -147,6 +147,7 @@ impl From<MeasureFlag> for Measure {
 
 /// Rows of a view unless --top says otherwise.
 const ROWS: usize = 20;
+const THREADS_TOLD: &str = "threads are told apart with --memory heap and --memory python only";
 
 impl Sites {
     /// Puts what is asked for into the options. `json`: it is the whole report that is shown, with all stacks.
@@ -207,6 +208,7 @@ impl Sites {
 }
 
 impl Chosen {
+    /// Puts what is asked for into the options.
     pub fn apply(&self, options: &mut Options) -> anyhow::Result<()> {
         let at_its_peak = self.thread.map_or(Instant::Peak, Instant::PeakOf);
         options.instant = self.at.unwrap_or(at_its_peak);
@@ -230,11 +232,7 @@ impl Chosen {
         }
         Ok(())
     }
-}
 
-const THREADS_TOLD: &str = "threads are told apart with --memory heap and --memory python only";
-
-impl Chosen {
     /// Whether the memory is of blocks, whose threads and ages are known.
     fn tells_threads(&self) -> bool {
         matches!(self.memory, MemoryFlag::Heap | MemoryFlag::Python)
@@ -267,9 +265,7 @@ impl Chosen {
         }
         Err(Usage(there::no_thread(tid, runs().flat_map(|r| &r.threads).map(|t| (t.tid, t.name.as_str())))).into())
     }
-}
 
-impl Chosen {
     /// Finds the phase that is asked for, in the traces themselves: its time is the instant. Of several processes' the highest.
     pub fn apply_phase(&self, traces: &[PathBuf], pid: Option<u32>, options: &mut Options) -> anyhow::Result<()> {
         let Some(wanted) = &self.phase else { return Ok(()) };
@@ -305,6 +301,7 @@ pub fn which_phases<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> S
 }
 
 impl Names {
+    /// Puts what is asked for into the options.
     pub fn apply(&self, options: &mut Options) -> anyhow::Result<()> {
         options.symbols.time = Time::of(self.symbols_time);
         self.symbols.apply(options)
@@ -312,6 +309,7 @@ impl Names {
 }
 
 impl Symbols {
+    /// Puts what is asked for into the options.
     pub fn apply(&self, options: &mut Options) -> anyhow::Result<()> {
         if let Some(missing) = self.symbols.iter().find(|d| !d.is_dir()) {
             bail_usage!("--symbols {}: name a folder that holds programs, libraries or debug files", missing.display());

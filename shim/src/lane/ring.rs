@@ -96,9 +96,9 @@ unsafe fn pad(at: u64) {
     }
 }
 
+/// False: there is no room, and the record is none of an event, which would count as lost.
 #[cold]
 #[inline(never)]
-/// False: there is no room, and the record is none of an event, which would count as lost.
 unsafe fn push_in_new_block(hot: *mut Hot, words: *const u64, n: usize, at: u64) -> bool {
     // SAFETY: the caller's hot.
     unsafe {
