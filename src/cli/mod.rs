@@ -13,7 +13,7 @@ mod sites;
 mod value;
 mod watch;
 
-use crate::launch::proc;
+use crate::launch::inherited;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -142,7 +142,7 @@ fn say(e: &anyhow::Error, prints: bool) -> Option<u8> {
 /// a target; one that was ignored stays so.
 fn file_size_limits_are_errors() {
     use nix::libc::SIGXFSZ;
-    if proc::ignored_signals() & (1 << (SIGXFSZ - 1)) == 0 {
+    if !inherited::ignored_signals().any(|signal| signal == SIGXFSZ) {
         let _ = signal_hook::flag::register(SIGXFSZ, Default::default());
     }
 }

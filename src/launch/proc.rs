@@ -52,11 +52,6 @@ pub fn resident(pid: i32) -> Option<Resident> {
     Some(Resident { rss: rss?, hwm: hwm? })
 }
 
-/// Bit n−1 set: signal n is ignored by this process.
-pub fn ignored_signals() -> u64 {
-    signal_mask("self", "SigIgn:")
-}
-
 /// Bit n−1 set: signal n was sent to process `pid` and waits to be taken.
 pub fn pending_signals(pid: i32) -> u64 {
     signal_mask(&pid.to_string(), "ShdPnd:")

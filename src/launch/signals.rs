@@ -3,9 +3,9 @@
 //! The target shares our process group, so what a terminal (Ctrl-C) or `kill -PGID` sends reaches it anyway and is not handed on;
 //! what was sent to us alone (`kill PID`, a batch system that signals the first process only) is. Which of the two it was a
 //! [`Bystander`](super::bystander::Bystander) knows. Where there is none, what the kernel sent counts as the group's.
-//! A signal we were started with ignored (`nohup`, a background job of a script) stays ignored, for us and for the target.
+//! A signal we were started with ignored (`nohup`, a background job of a script) the target starts with ignored; what is sent to us is handed on all the
+//! same, since the target may have set a handler of its own.
 
-use super::proc;
 use nix::libc;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
@@ -32,9 +32,7 @@ pub struct Signals(SignalsInfo<WithOrigin>);
 
 impl Signals {
     pub fn install() -> std::io::Result<Self> {
-        let ignored = proc::ignored_signals();
-        let wanted = OURS_TO_OUTLIVE.into_iter().filter(|s| ignored & (1 << (s - 1)) == 0);
-        SignalsInfo::<WithOrigin>::new(wanted.chain([libc::SIGCHLD])).map(Signals)
+        SignalsInfo::<WithOrigin>::new(OURS_TO_OUTLIVE.into_iter().chain([libc::SIGCHLD])).map(Signals)
     }
 
     /// Starts the thread that listens. Only after the target was spawned: until then this process has one thread.

@@ -47,7 +47,7 @@ fn start(argv: &[OsString], env: &[(OsString, OsString)], output: Output, limit:
         })
         .collect::<io::Result<_>>()?;
     let closed: Vec<i32> = inherited::closed_descriptors().collect();
-    let ignore_sigpipe = inherited::sigpipe_ignored();
+    let ignored: Vec<i32> = inherited::ignored_signals().collect();
     let mut command = Command::new(&argv[0]);
     if let Some(end) = output.stdout {
         command.stdout(end.try_clone()?);
@@ -63,8 +63,8 @@ fn start(argv: &[OsString], env: &[(OsString, OsString)], output: Output, limit:
                 libc::close(fd);
             }
             limit.restore();
-            if ignore_sigpipe {
-                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            for &signal in &ignored {
+                libc::signal(signal, libc::SIG_IGN);
             }
             match nix::unistd::execvpe(&args[0], &args, &vars) {
                 Ok(never) => match never {},
