@@ -72,7 +72,47 @@ pub fn demangled(name: &str) -> String {
         return format!("{rust:#}");
     }
     let cpp = name.starts_with("_Z").then(|| cpp_demangle::Symbol::new(name).ok()).flatten();
-    cpp.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| name.to_owned())
+    let whole = cpp.and_then(|symbol| symbol.demangle().ok());
+    whole.or_else(|| path_of_mangled(name)).unwrap_or_else(|| name.to_owned())
+}
+
+/// Of a name that does not come apart as a whole (constraints in the types of templates): the path of its function, with `<…>` for what templates are
+/// of. `None`: it has no plain path.
+fn path_of_mangled(name: &str) -> Option<String> {
+    let encoding = name.strip_prefix("_Z")?;
+    let (nested, mut rest) = encoding.strip_prefix('N').map_or((false, encoding), |rest| (true, rest));
+    rest = rest.trim_start_matches(if nested { &['r', 'V', 'K'][..] } else { &[] });
+    let mut parts: Vec<String> = Vec::new();
+    if let Some(after) = rest.strip_prefix("St") {
+        (parts, rest) = (vec!["std".into()], after);
+    }
+    loop {
+        // A constructor of a class in an inline namespace, an ABI's tag and the like are not told here: they end the path.
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let len: usize = rest.get(..digits)?.parse().unwrap_or(0);
+        let Some(part) = rest.get(digits..digits.checked_add(len)?).filter(|part| !part.is_empty()) else { break };
+        parts.push(part.to_owned());
+        rest = &rest[digits + len..];
+        if rest.starts_with('I') {
+            if let Some(last) = parts.last_mut() {
+                last.push_str("<…>");
+            }
+            // What follows template arguments is only known once they are.
+            if nested {
+                parts.push("…".into());
+            }
+            break;
+        }
+        if !nested {
+            break;
+        }
+        if !rest.starts_with(['E', 'I']) && !rest.starts_with(|c: char| c.is_ascii_digit()) {
+            parts.push("…".into());
+            break;
+        }
+    }
+    let told = parts.len() > usize::from(parts.first().is_some_and(|p| p == "std"));
+    told.then(|| parts.join("::"))
 }
 
 fn frames(symbol: Symbolized) -> Option<Vec<Named>> {
@@ -86,4 +126,28 @@ fn frames(symbol: Symbolized) -> Option<Vec<Named>> {
     let mut all = vec![named(&name, code_info.as_deref(), false)];
     all.extend(inlined.iter().map(|f| named(&f.name, f.code_info.as_ref(), true)));
     Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_do_not_come_apart_keep_their_path() {
+        const SHARED: &str =
+            "_ZSt11make_sharedISt6vectorIiSaIiEEJiEESt10shared_ptrINSt9enable_ifIXntsrSt8is_arrayIT_E5valueES6_E4typeEEDpOT0_";
+        assert_eq!(demangled(SHARED), "std::make_shared<…>");
+        let broken = |name: &str| path_of_mangled(name).unwrap_or_else(|| name.to_owned());
+        assert_eq!(broken("_ZN3abc3defIXnt"), "abc::def<…>::…");
+        assert_eq!(broken("_ZNK3abc3defEXnt"), "abc::def");
+        assert_eq!(broken("_ZNSt3abcC1EXnt"), "std::abc::…");
+        // Numbers and names that are none.
+        for none in ["_Z", "_ZN", "_ZSt", "_ZStplIc", "_Z9f", "_Z99999999999999999999f", "_Z0I"] {
+            assert_eq!(broken(none), none);
+        }
+        assert_eq!(
+            demangled("_ZSt4moveIRiEONSt16remove_referenceIT_E4typeEOS2_"),
+            "std::remove_reference<int&>::type&& std::move<int&>(int&)"
+        );
+    }
 }
