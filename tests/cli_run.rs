@@ -202,6 +202,11 @@ fn each_signal_reaches_the_program_once_whoever_it_was_sent_to() {
     let ignored = "trap '' INT TERM HUP QUIT TSTP USR1 USR2 ALRM; exec \"$0\" \"$@\"";
     for (to_group, before) in [(false, ""), (true, ""), (false, ignored), (true, ignored)] {
         let mut c = p.memshim();
+        if !before.is_empty() {
+            let memshim = c.get_program().to_owned();
+            c = Command::new("/bin/sh");
+            c.args(["-c", before]).arg(memshim).current_dir(p.path()).env("MEMSHIM_SHIM", p.path().join("libmemshim.so"));
+        }
         c.args(["run", "-q", "--", "./count"]).stdout(Stdio::piped()).process_group(0);
         let mut child = c.spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
@@ -350,4 +355,21 @@ fn a_present_folder_that_is_gone_is_no_reason_not_to_run() {
     let out = run(&["--artifacts", "*.txt"]);
     let said = stderr(&out);
     assert!(!out.status.success() && said.contains("--artifacts *.txt: the present folder is gone: give the path from / on"), "{said}");
+}
+
+#[test]
+fn doctor_says_that_the_present_folder_is_gone() {
+    let p = Place::new();
+    let memshim = assert_cmd::cargo::cargo_bin!("memshim");
+    let ran = |out: &str| {
+        let mut c = Command::new("/bin/sh");
+        let script = format!("mkdir gone; cd gone; rmdir ../gone; exec {} doctor {out}", memshim.display());
+        c.args(["-c", &script]).current_dir(p.path()).env("MEMSHIM_SHIM", p.path().join("libmemshim.so")).output().unwrap()
+    };
+    let o = ran("");
+    let said = String::from_utf8_lossy(&o.stdout).into_owned();
+    assert!(said.contains("NO    folder   the present folder is gone: no trace can be written here"), "{said}");
+    assert_eq!(o.status.code(), Some(3));
+    let said = String::from_utf8_lossy(&ran("-o /tmp/t.jsonl").stdout).into_owned();
+    assert!(said.contains("ok    folder   /tmp "), "{said}");
 }

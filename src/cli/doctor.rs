@@ -34,6 +34,9 @@ pub struct Doctor {
     command: Vec<OsString>,
 }
 
+const NO_FOLDER: &str =
+    "the present folder is gone: no trace can be written here; change to one that is there, or give -o with a full path";
+
 /// How a finding is to be taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
@@ -78,8 +81,9 @@ impl Doctor {
         let mut found = Findings::default();
         let library = recording::library(&mut found);
         machine::system(&mut found);
-        if let Some(folder) = self.folder() {
-            recording::folder(&mut found, &folder, library.as_deref(), self.command.first().map(|c| c.as_os_str()));
+        match self.folder() {
+            Some(folder) => recording::folder(&mut found, &folder, library.as_deref(), self.command.first().map(|c| c.as_os_str())),
+            None => found.add(Verdict::Bad, "folder", NO_FOLDER),
         }
         machine::all(&mut found);
         if let Some(name) = self.command.first() {
