@@ -102,6 +102,8 @@ fn what_was_before_recording_was_lowered_is_exact() {
         assert!(out.status.success(), "{name}: {} {}", out.status, support::lossy(&out.stderr));
         let report: Value = serde_json::from_str(&support::analyze(&dir.join("trace.jsonl")).expect("a report")).expect("JSON");
         let run = report["runs"].as_array().and_then(|runs| runs.last()).expect("a run");
+        let private = "spool private: the limit on the size of files (ulimit -f) is below the 78 MiB of its file";
+        assert_eq!(run["notes"].to_string().contains(private), name == "limit", "{name}: {}", run["notes"]);
         assert!(run["full_until_s"].is_f64() && run["mode"] == "fast", "{name}: {} {}", run["mode"], run["full_until_s"]);
         let phase = |name: &str| run["phases"].as_array().expect("phases").iter().find(|p| p["name"] == name);
         let early = phase("early").expect("the early phase");

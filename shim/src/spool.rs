@@ -144,6 +144,10 @@ pub fn create(path: sys::Path, reason: &'static str) -> bool {
     }
 }
 
+/// The spool is a sparse file of that length.
+const LIMITED: &str = "the limit on the size of files (ulimit -f) is below the 78 MiB of its file";
+const _: () = assert!(TABLE_OFF.div_ceil(1 << 20) == 78);
+
 unsafe fn open_shared(path: sys::Path) {
     // SAFETY: path is zero-terminated; SPOOL is this thread's alone now.
     unsafe {
@@ -161,7 +165,7 @@ unsafe fn open_shared(path: sys::Path) {
             if usable { sys!(libc::SYS_mmap, 0, SPOOL.mapped, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0) } else { -1 };
         if base < 0 {
             sys::swallow(libc::SIGXFSZ); // RLIMIT_FSIZE below the spool's size
-            SPOOL.reason = "the folder of the trace holds no shared mapping";
+            SPOOL.reason = if sys::file_size() < TABLE_OFF as u64 { LIMITED } else { "the folder of the trace holds no shared mapping" };
             sys!(libc::SYS_unlink, path);
             sys::close(fd);
             return;

@@ -232,10 +232,19 @@ fn descriptor_limits() -> [u64; 2] {
 
 /// Bytes of address space that the process may have.
 pub fn address_space() -> usize {
+    soft_limit(libc::RLIMIT_AS) as usize
+}
+
+/// How long a file may become.
+pub fn file_size() -> u64 {
+    soft_limit(libc::RLIMIT_FSIZE)
+}
+
+fn soft_limit(of: u32) -> u64 {
     let mut lim = [0u64; 2];
     // SAFETY: lim is a struct rlimit64.
-    let r = unsafe { sys!(libc::SYS_prlimit64, 0, libc::RLIMIT_AS, 0, lim.as_mut_ptr()) };
-    if r < 0 { usize::MAX } else { lim[0] as usize }
+    let r = unsafe { sys!(libc::SYS_prlimit64, 0, of, 0, lim.as_mut_ptr()) };
+    if r < 0 { u64::MAX } else { lim[0] }
 }
 
 /// Sets a process up, with one thread.
