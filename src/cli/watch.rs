@@ -64,8 +64,9 @@ impl Watch {
                 0 => String::new(),
                 n => format!(", and {n} that it started"),
             };
-            let how = if outcome.ended { "has ended" } else { "goes on" };
-            eprintln!("memshim: process {} {how}: peak resident {}{others}", self.pid, iec(outcome.hwm));
+            // Of who has ended nobody knows what it had after the last look.
+            let (how, least) = if outcome.ended { ("has ended", " at least") } else { ("goes on", "") };
+            eprintln!("memshim: process {} {how}: peak resident{least} {}{others}", self.pid, iec(outcome.hwm));
             if !outcome.denied.is_empty() {
                 eprintln!("memshim: not allowed to see its {}: watch as its user or root", outcome.denied.join(" and "));
             }
