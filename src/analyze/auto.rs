@@ -46,8 +46,7 @@ pub fn phases(samples: &[Sample], end_s: f64, known: Option<&Heap>) -> Vec<Phase
         .iter()
         .map(|&((from, to), course)| {
             let end_s = if to + 1 == samples.len() { end_s } else { samples[to].t_s };
-            let until = |at: usize| samples.get(at + 1).map_or(end_s, |next| next.t_s);
-            Phase { sampled: Some((samples[from].t_s, until(to))), ..phase(&samples[from..=to], course, end_s, known) }
+            Phase { sampled: Some((samples[from].heap_at_s, samples[to].heap_at_s)), ..phase(&samples[from..=to], course, end_s, known) }
         })
         .collect()
 }
@@ -140,7 +139,7 @@ fn phase(samples: &[Sample], course: Course, end_s: f64, known: Option<&Heap>) -
     };
     let wall = (end_s - first.t_s).max(0.0);
     // What comes and goes within a span is not left behind by it.
-    let [rss, heap_left, maps_left] = std::array::from_fn(|of| last.last[of].0 as i64 - first.last[of].0 as i64);
+    let [rss, heap_left, maps_left, _] = std::array::from_fn(|of| last.last[of].0 as i64 - first.last[of].0 as i64);
     let held = |s: &Sample| s.last[1];
     Phase {
         name: name.into(),
@@ -174,7 +173,13 @@ mod tests {
     fn curve(levels: &[u64]) -> Vec<Sample> {
         let sample = |(i, mib): (usize, &u64)| {
             let heap = Bytes(mib << 20);
-            Sample { t_s: i as f64, heap: Some(heap), last: [Bytes(0), heap, Bytes(0)], ..Sample::default() }
+            Sample {
+                t_s: i as f64,
+                heap: Some(heap),
+                last: [Bytes(0), heap, Bytes(0), Bytes(0)],
+                heap_at_s: i as f64 + 0.004,
+                ..Sample::default()
+            }
         };
         levels.iter().enumerate().map(sample).collect()
     }
@@ -188,6 +193,11 @@ mod tests {
         let of = |p: &Phase| (p.name.clone(), p.heap_persistent_bytes.unwrap() >> 20, p.heap_transient_bytes.unwrap().0 >> 20);
         let want = [("plateau", 0, 0), ("ramp", 80, 120), ("fall", 0, 120), ("plateau", 0, 0)];
         assert_eq!(found.iter().map(of).collect::<Vec<_>>(), want.map(|(name, left, over)| (name.to_owned(), left, over)));
+        // Call sites are of the same instants, also where the next sample is far.
+        samples[6].t_s = 6.0;
+        samples[7..].iter_mut().for_each(|s| (s.t_s, s.heap_at_s) = (s.t_s + 20.0, s.heap_at_s + 20.0));
+        let ramp = phases(&samples, 40.0, Some(&Heap::default())).into_iter().find(|p| p.name == "ramp").unwrap();
+        assert_eq!((ramp.sampled, ramp.heap_persistent_bytes.unwrap() >> 20), (Some((2.004, 6.004)), 80));
     }
 
     #[test]

@@ -456,11 +456,15 @@ pub struct Sample {
     pub rss: Bytes,
     /// Live heap, usable size, with what was inherited; `null`, as are maps: watched from outside.
     pub heap: Option<Bytes>,
-    /// Committed anonymous maps of the program.
+    /// Committed maps of the program, all classes together.
     pub maps: Option<Bytes>,
-    /// The levels at the end of its span, where those above are the highest in it: of what is resident, the heap, the maps.
+    /// The levels at the end of its span, where those above are the highest in it: of what is resident, the heap, the maps, those of private
+    /// anonymous memory.
     #[serde(skip)]
-    pub last: [Bytes; 3],
+    pub last: [Bytes; 4],
+    /// Of which instant that of the heap is.
+    #[serde(skip)]
+    pub heap_at_s: f64,
 }
 
 /// Something that could need less memory or time.

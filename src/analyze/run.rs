@@ -191,7 +191,8 @@ fn samples(image: &ImageEnd, inside: bool) -> Vec<Sample> {
         .map(|p| {
             let [rss, heap, maps] = p.most.map(Bytes);
             let (heap, maps) = (inside.then_some(heap), inside.then_some(maps));
-            Sample { t_s: Nanos(p.t).seconds_since(start), rss, heap, maps, last: p.last.map(Bytes) }
+            let seconds = |t: u64| Nanos(t).seconds_since(start);
+            Sample { t_s: seconds(p.t), rss, heap, maps, last: p.last.map(Bytes), heap_at_s: seconds(p.heap_at) }
         })
         .collect()
 }

@@ -6,9 +6,14 @@ pub enum Series {
     Rss,
     /// Usable bytes.
     Heap,
-    /// Committed anonymous maps.
+    /// Committed maps of all classes.
     Maps,
+    /// Committed private anonymous maps, and the break as far as the program moved it.
+    Anon,
 }
+
+/// How many are followed.
+const SERIES: usize = 4;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Level {
@@ -23,7 +28,7 @@ pub struct Timeline {
     start: u64,
     width: u64,
     spans_max: usize,
-    spans: Vec<[Option<Level>; 3]>,
+    spans: Vec<[Option<Level>; SERIES]>,
 }
 
 /// One span: the maximum of each series in it, and its last level.
@@ -32,8 +37,10 @@ pub struct Point {
     /// Start of the span.
     pub t: u64,
     /// By [`Series`].
-    pub most: [u64; 3],
-    pub last: [u64; 3],
+    pub most: [u64; SERIES],
+    pub last: [u64; SERIES],
+    /// Of which instant the last level of the heap is.
+    pub heap_at: u64,
 }
 
 /// Ten milliseconds: the shim looks at most that often.
@@ -53,7 +60,7 @@ impl Timeline {
         }
         let at = (since / self.width) as usize;
         if self.spans.len() <= at {
-            self.spans.resize(at + 1, [None; 3]);
+            self.spans.resize(at + 1, [None; SERIES]);
         }
         let slot = &mut self.spans[at][series as usize];
         *slot = Some(join(*slot, Level { most: value, last: value, last_at: t }));
@@ -70,7 +77,7 @@ impl Timeline {
 
     /// All spans in which something was noted; a level holds until the next.
     pub fn points(&self) -> Vec<Point> {
-        let mut now = [0; 3];
+        let (mut now, mut heap_at) = ([0; SERIES], self.start);
         let mut all = Vec::new();
         for (i, span) in self.spans.iter().enumerate() {
             if span.iter().all(Option::is_none) {
@@ -78,7 +85,9 @@ impl Timeline {
             }
             let most = std::array::from_fn(|s| span[s].map_or(now[s], |l| l.most));
             now = std::array::from_fn(|s| span[s].map_or(now[s], |l| l.last));
-            all.push(Point { t: self.start.saturating_add((i as u64).saturating_mul(self.width)), most, last: now });
+            heap_at = span[Series::Heap as usize].map_or(heap_at, |l| l.last_at);
+            let t = self.start.saturating_add((i as u64).saturating_mul(self.width));
+            all.push(Point { t, most, last: now, heap_at });
         }
         all
     }
@@ -127,7 +136,10 @@ mod tests {
         t.note(0, Series::Heap, 5);
         t.note(0, Series::Rss, 1);
         t.note(20_000_000, Series::Rss, 2);
-        assert_eq!(t.points()[1].most, [2, 5, 0]);
-        assert_eq!(t.level_at(u64::MAX, Series::Heap), 5);
+        assert_eq!(t.points()[1].most, [2, 5, 0, 0]);
+        assert_eq!(t.points().iter().map(|p| p.heap_at).collect::<Vec<_>>(), [0, 0]);
+        t.note(23_000_000, Series::Heap, 7);
+        assert_eq!(t.points().iter().map(|p| p.heap_at).collect::<Vec<_>>(), [0, 23_000_000]);
+        assert_eq!(t.level_at(21_000_000, Series::Heap), 7);
     }
 }

@@ -93,7 +93,7 @@ pub struct Phase {
     /// kernel's as in the trace, `heap_live_bytes`, `map_bytes`, `gpu_bytes`, `pinned_bytes`, `python` (`live_bytes`, `peak_bytes` so far).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<[serde_json::Value; 2]>,
-    /// Of a stretch of the curve: its begin, and until when its last sample tells the most.
+    /// Of a stretch of the curve: the instants that its first and its last level of the heap are of.
     #[serde(skip)]
     pub sampled: Option<(f64, f64)>,
     /// When it was on, for the job's sake.
