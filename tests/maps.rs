@@ -78,3 +78,33 @@ fn stacks_of_threads_are_known_by_size_while_the_threads_live() {
         assert_eq!(report["runs"][0]["missing"], serde_json::json!([]), "{mode:?}");
     }
 }
+
+/// A forked child has what its parent had mapped, and does with it what it wants: none of it is the allocator's.
+#[test]
+fn a_forked_child_has_its_parents_maps() {
+    const MIB: u64 = 1 << 20;
+    for mode in [Mode::Full, Mode::Fast] {
+        let test = format!("a_forked_child_has_its_parents_maps-{mode:?}");
+        let Some((trace, _)) = Program::new(&test, "inherited_maps.c").trace_and_truth(mode) else { return };
+        let report: serde_json::Value = serde_json::from_str(&support::analyze(&trace).expect("a report")).expect("JSON");
+        let runs = report["runs"].as_array().expect("runs");
+        assert_eq!(runs.len(), 3, "{mode:?}");
+        // Parent, child and grandchild: inherited, peak, at the end.
+        for (run, [inherited, peak, end, shared]) in runs.iter().zip([[0, 160, 160, 16], [160, 176, 80, 16], [80, 112, 112, 16]]) {
+            let (maps, at) = (&run["maps"], &run["rss"]["at_peak"]);
+            let mib = |of: &serde_json::Value| of.as_u64().unwrap_or_else(|| panic!("no number: {of} {maps}")) / MIB;
+            let got = [&maps["inherited_bytes"], &maps["peak_bytes"], &maps["anon"]["committed_bytes"]].map(mib);
+            assert_eq!(got, [inherited, peak, end - shared], "{mode:?}: {maps}");
+            assert_eq!(mib(&maps["shared"]["committed_bytes"]), shared, "{mode:?}: {maps}");
+            let rest = at["unaccounted"].as_i64().unwrap_or_else(|| panic!("{at}"));
+            assert!(rest.unsigned_abs() < 8 * MIB, "{mode:?}: {at}");
+            let trim = |a: &serde_json::Value| a["what"].as_str().is_some_and(|what| what.contains("no map"));
+            assert!(!run["advice"].as_array().expect("advice").iter().any(trim), "{mode:?}: {}", run["advice"]);
+        }
+        // By itself nobody knows what it had.
+        let child = trace.with_extension("d").join(format!("{}.jsonl", runs[1]["pid"]));
+        let report: serde_json::Value = serde_json::from_str(&support::analyze(&child).expect("a report")).expect("JSON");
+        let run = &report["runs"][0];
+        assert_eq!((&run["maps"]["inherited_bytes"], &run["advice"]), (&serde_json::Value::Null, &serde_json::json!([])), "{mode:?}");
+    }
+}

@@ -21,12 +21,23 @@ static PHASE: AtomicU32 = AtomicU32::new(0);
 /// A page the kernel wipes in a forked child: its first word is 1 in the process that set it up.
 static mut ALIVE: *mut u32 = core::ptr::null_mut();
 
-static mut INHERITED: Option<(u32, [(i64, i64); 2])> = None;
+static mut INHERITED: Option<Inherited> = None;
 static mut THREAD_KEY: Option<u32> = None;
 static mut SET_SPECIFIC: Option<unsafe extern "C" fn(u32, *const c_void) -> c_int> = None;
 
-/// Parent pid, live bytes and live blocks at the fork (of all lanes but Python's, and of those), in a forked child.
-pub fn inherited() -> Option<(u32, [(i64, i64); 2])> {
+/// What a forked child finds.
+#[derive(Clone, Copy)]
+pub struct Inherited {
+    /// Its parent's pid.
+    pub from: u32,
+    /// Live bytes and live blocks at the fork: of all lanes but Python's, and of those.
+    pub held: [(i64, i64); 2],
+    /// The parent's map calls before the fork have places below.
+    pub map_ticket: u64,
+}
+
+/// In a forked child.
+pub fn inherited() -> Option<Inherited> {
     // SAFETY: set while one thread exists.
     unsafe { INHERITED }
 }
@@ -213,7 +224,7 @@ unsafe fn begin_child() {
             let s = lines::totals(python);
             (s.live, s.blocks)
         });
-        INHERITED = Some((SPOOL.pid, held));
+        INHERITED = Some(Inherited { from: SPOOL.pid, held, map_ticket: crate::hooks::maps::next_ticket() });
         let (old_fd, old_id) = (SPOOL.fd, SPOOL.id);
         crate::table::TABLE.release();
         sys::unmap(SPOOL.base, SPOOL.mapped);

@@ -36,12 +36,13 @@ fn from_outside(outside: &Value) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::forks::Forks;
     use crate::model::image::{Image, Interest};
     use crate::trace::line::{Header, Line, parse};
     use serde_json::json;
 
     fn image(exec: u32, lines: &[Value]) -> ImageEnd {
-        let mut image = Image::new(Header { exec, ..Header::default() }, &Interest::default());
+        let mut image = Image::new(Header { exec, ..Header::default() }, &Interest::default(), &Forks::default());
         for line in lines {
             let text = line.to_string();
             let Ok(line) = parse(text.as_bytes()) else { panic!("{text}") };

@@ -347,12 +347,13 @@ mod tests {
     use super::super::missing;
     use super::super::report::{End, EndKind};
     use super::*;
+    use crate::model::forks::Forks;
     use crate::model::image::{Image, Interest};
     use crate::trace::line::{Header, parse};
 
     /// Of a trace with so many events of so many calls: (recorded, lost) and what is said to be missing, as (what, count).
     fn told(mode: &str, events: u64, calls: u64, lost: u64, broken: u64) -> ((u64, u64), Vec<(String, u64)>) {
-        let mut image = Image::new(Header { mode: mode.into(), ..Header::default() }, &Interest::default());
+        let mut image = Image::new(Header { mode: mode.into(), ..Header::default() }, &Interest::default(), &Forks::default());
         let line =
             format!(r#"{{"type":"calls","t":5,"fns":[[0,{calls},0]],"lost":{lost},"broken":{broken},"lanes":[[0,{calls},0,0,0,0]]}}"#);
         image.read(parse(line.as_bytes()).expect("a line"));
@@ -386,7 +387,7 @@ mod tests {
     #[test]
     fn calls_that_no_row_of_a_lane_has_are_those_of_the_functions() {
         let header = Header { mode: "fast".into(), fns: vec!["malloc".into(), "free".into()], ..Header::default() };
-        let mut image = Image::new(header, &Interest::default());
+        let mut image = Image::new(header, &Interest::default(), &Forks::default());
         for line in [
             r#"{"type":"calls","t":5,"fns":[[0,10,80]],"blocks":10,"lanes":[[0,10,80,0,0,0]]}"#,
             r#"{"type":"calls","t":6,"fns":[[0,100,800],[1,93,0]],"blocks":7,"lanes":[]}"#,

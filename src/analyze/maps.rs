@@ -23,6 +23,7 @@ pub fn maps(image: &ImageEnd) -> Maps {
         },
         peak_bytes: Bytes(peaks.total.bytes),
         peak_at_s: (peaks.total.bytes > 0).then(|| Nanos(peaks.total.t).seconds_since(Nanos(image.header.mono_ns))),
+        inherited_bytes: if image.header.inherited.is_some() { image.maps.inherited.map(Bytes) } else { Some(Bytes(0)) },
         given_back_bytes: Bytes(now.given_back),
         calls: image
             .maps

@@ -37,8 +37,9 @@ pub mod views;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::model::forks::Forks;
 use crate::model::image::Interest;
-use crate::model::load::{Homeless, Loaded, Progress, load};
+use crate::model::load::{Homeless, Loaded, Progress, Reading, load};
 use crate::model::modules::ModuleFile;
 use crate::model::sites::Instant;
 use crate::model::twice::{self, Twice};
@@ -182,12 +183,19 @@ fn not_a_trace(file: &Loaded) -> String {
     }
 }
 
-/// Reads the files side by side.
+/// Reads the files side by side, those of parents before those of their forked children.
 fn load_all(members: &[Member], homeless: &Homeless, options: &Options, progress: &Progress) -> Vec<Loaded> {
     let by_thread = options.thread.is_some() || options.view.as_ref().is_some_and(|v| v.by == views::By::Thread);
     let interest =
         Interest { sizes: options.sizes.clone(), samples: SAMPLES_SHOWN, snapshots: SNAPSHOTS_SHOWN, instant: options.instant, by_thread };
     let len = |m: &Member| std::fs::metadata(&m.path).map_or(0, |m| m.len());
     let side = SideFiles::of(members);
-    largest_first(members, options.parallel, len, |m| load(m, homeless, &side, &interest, progress))
+    let (forks, generations) = Forks::of(members);
+    let reading = Reading { homeless, side: &side, forks: &forks, interest: &interest, progress };
+    let mut loaded: Vec<Option<Loaded>> = members.iter().map(|_| None).collect();
+    for files in &generations {
+        let read = largest_first(files, options.parallel, |&i| len(&members[i]), |&i| load(&members[i], &reading));
+        files.iter().zip(read).for_each(|(&i, file)| loaded[i] = Some(file));
+    }
+    loaded.into_iter().flatten().collect()
 }

@@ -335,6 +335,8 @@ pub struct Maps {
     /// All classes together.
     pub peak_bytes: Bytes,
     pub peak_at_s: Option<f64>,
+    /// Committed in its parent at the fork and counted in all the others; 0 where it is no forked child, `null` where its parent's trace is not there.
+    pub inherited_bytes: Option<Bytes>,
     /// Committed bytes whose pages the program gave back (MADV_DONTNEED and the like), in all; they stay mapped.
     pub given_back_bytes: Bytes,
     /// mmap calls by length and kind.

@@ -150,6 +150,8 @@ fn kin(h: &Header, seen: &Ended, next_image: bool) -> Kin {
         run: h.run.clone(),
         start_ticks: h.start_ticks,
         pid_ns: h.pid_ns,
+        skips: h.children == "skip",
+        forked: h.inherited.is_some(),
         children: seen.children.iter().map(started).collect(),
         killed: seen.killed_children.iter().map(|&(pid, t, signal)| (pid, unix_s(t), signal)).collect(),
         went_on: seen.exec_announced.as_ref().filter(|_| !next_image && seen.end.is_none()).map(started),

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::batch::Totals;
 use super::counts::Counts;
+use super::forks::Forks;
 use super::gpu::{Gpu, GpuEnd};
 use super::heap::{self, Heap, HeapEnd};
 use super::kinds::KindTable;
@@ -75,7 +76,7 @@ const LISTED: usize = 10_000;
 
 impl Image {
     /// Begins with its header.
-    pub fn new(header: Header, interest: &Interest) -> Self {
+    pub fn new(header: Header, interest: &Interest, forks: &Forks) -> Self {
         let inherited = header.inherited.as_ref().map_or(0, |i| i.live.clamp(-(1 << 48), 1 << 48));
         let mut timeline = Timeline::new(header.mono_ns, interest.samples.max(2).next_multiple_of(2));
         if inherited > 0 {
@@ -84,6 +85,8 @@ impl Image {
         let instant = interest.instant.on_the_clock(header.mono_ns);
         let sites = (!matches!(&*header.stacks, "" | "off")).then_some(instant);
         let inherited_blocks = header.inherited.as_ref().map_or(0, |i| i.blocks);
+        let (mut maps, mut phases) = (MapFeed::new(header.page), PhaseBook::new(inherited));
+        maps.begin(&header, forks, &mut timeline, &mut phases);
         Image {
             heap: Heap::new(&heap::Settings {
                 tick_ns: header.tick_ns,
@@ -98,9 +101,9 @@ impl Image {
             stacks: Stacks::default(),
             counts: Counts::new(inherited, inherited_blocks),
             threads: ThreadBook::default(),
-            maps: MapFeed::new(header.page),
+            maps,
             gpu: Gpu::new(instant),
-            phases: PhaseBook::new(inherited),
+            phases,
             python: header.python_fns.is_some().then(|| Box::new(PythonHeap::new(&header, sites, interest.by_thread))),
             timeline,
             shown: Bytes::of_balance(inherited),

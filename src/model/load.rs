@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::forks::Forks;
 use super::image::{Image, ImageEnd, Interest};
 use crate::trace::family::{self, Member};
 use crate::trace::line::{self, Header, Line};
@@ -64,6 +65,7 @@ struct Images<'a> {
     current: Option<usize>,
     homeless: u64,
     interest: &'a Interest,
+    forks: &'a Forks,
     /// What was seen of them from outside.
     marks: Option<&'a Marks>,
 }
@@ -112,7 +114,7 @@ impl Images<'_> {
                 }
                 let from = if first { 0 } else { header.mono_ns };
                 let marks = self.marks.map(|m| m.of(header.pid, header.start_ticks, from)).unwrap_or_default();
-                let mut image = Image::new(header, self.interest);
+                let mut image = Image::new(header, self.interest, self.forks);
                 image.take_marks(marks);
                 self.all.push(image);
                 Some(self.all.len() - 1)
@@ -136,9 +138,19 @@ fn of_everybody(mut outside: serde_json::Value) -> serde_json::Value {
     outside
 }
 
-/// Reads a file and the spools that belong to its images.
-pub fn load(member: &Member, homeless: &Homeless, side: &SideFiles, interest: &Interest, progress: &Progress) -> Loaded {
-    let mut images = Images { all: Vec::new(), current: None, homeless: 0, interest, marks: side.beside(member) };
+/// What files are read with.
+pub struct Reading<'a> {
+    pub homeless: &'a Homeless,
+    pub side: &'a SideFiles,
+    pub forks: &'a Forks,
+    pub interest: &'a Interest,
+    pub progress: &'a Progress,
+}
+
+/// Reads a file and the spools that belong to its images; what they inherited at forks is known where their parents were read before.
+pub fn load(member: &Member, reading: &Reading) -> Loaded {
+    let &Reading { homeless, side, forks, interest, progress } = reading;
+    let mut images = Images { all: Vec::new(), current: None, homeless: 0, interest, forks, marks: side.beside(member) };
     let mut damage = Damage::default();
     let mut torn = Torn::default();
     let bytes = read_file(&member.path, &mut images, &mut damage, &mut torn, progress);
@@ -164,11 +176,16 @@ pub fn load(member: &Member, homeless: &Homeless, side: &SideFiles, interest: &I
     }
     progress.files.fetch_add(1, Ordering::Relaxed);
     let is_first = family::first_of(&member.path).is_none();
+    let finish = |image: Image| {
+        let mut image = image.finish();
+        image.maps.forked.drain(..).for_each(|(fork, held)| forks.keep(fork, held));
+        image
+    };
     Loaded {
         side: side.beside(member).filter(|_| is_first).map(|m| (m.damage.clone(), m.lost.clone())),
         path: member.path.clone(),
         homeless: images.homeless,
-        images: images.all.into_iter().map(Image::finish).collect(),
+        images: images.all.into_iter().map(finish).collect(),
         damage,
         spool_problems,
         bytes,

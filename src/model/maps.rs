@@ -107,6 +107,27 @@ impl Peak {
     }
 }
 
+/// What a forked child finds mapped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MapsHeld {
+    /// From, to, of what kind, and whether committed. Stacks of threads are not among them: the threads are gone, and nobody tells of their stacks' ends.
+    ranges: Vec<(u64, u64, MapKind, bool)>,
+    /// Where the program's own first call found the break, and how far above it is.
+    brk: Option<(u64, u64)>,
+}
+
+impl MapsHeld {
+    /// How many ranges it takes to say it.
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Nothing is mapped.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty() && self.brk.is_none()
+    }
+}
+
 /// Peaks of committed bytes, each class by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapPeaks {
@@ -164,6 +185,28 @@ impl MapTable {
             under_way: BTreeMap::new(),
             pieces: Vec::new(),
         }
+    }
+
+    /// What is mapped now, for a child that is forked.
+    pub fn held(&self) -> MapsHeld {
+        let kept = self.ranges.overlapping(0, u64::MAX).filter(|p| p.value.kind.class() != Class::Stack);
+        MapsHeld {
+            ranges: kept.map(|p| (p.start, p.end, p.value.kind, p.value.committed)).collect(),
+            brk: self.brk_base.map(|base| (base, self.totals.brk.committed)),
+        }
+    }
+
+    /// Before any event: what the fork left to this process, which was made at `t`. It is of no call of its own, and of none of its call sites.
+    pub fn inherit(&mut self, held: &MapsHeld, t: u64) {
+        for &(start, end, kind, committed) in &held.ranges {
+            let origin = self.calls.inherited();
+            self.add(start, end, Mapped { kind, committed, origin });
+        }
+        if let Some((base, up)) = held.brk {
+            self.brk_base = Some(base);
+            self.totals.brk.committed = up;
+        }
+        self.note_peaks(t);
     }
 
     /// The next event, in ticket order, of no call site.
@@ -262,8 +305,8 @@ impl MapTable {
             let len = p.end - p.start;
             let class = self.totals.class(p.value.kind.class());
             *(if p.value.committed { &mut class.committed } else { &mut class.reserved }) -= len;
-            if p.value.committed {
-                self.sites.change(self.calls.site_of(p.value.origin), p.value.kind.class(), (len as i64).wrapping_neg());
+            if let Some(site) = self.calls.site_of(p.value.origin).filter(|_| p.value.committed) {
+                self.sites.change(site, p.value.kind.class(), (len as i64).wrapping_neg());
             }
             self.calls.lost(p.value.origin, len);
             self.regions.lost(p.start, p.end, p.value.committed && p.value.kind.is_anon());
@@ -274,8 +317,8 @@ impl MapTable {
     fn add(&mut self, start: u64, end: u64, value: Mapped) {
         let class = self.totals.class(value.kind.class());
         *(if value.committed { &mut class.committed } else { &mut class.reserved }) += end - start;
-        if value.committed {
-            self.sites.change(self.calls.site_of(value.origin), value.kind.class(), (end - start) as i64);
+        if let Some(site) = self.calls.site_of(value.origin).filter(|_| value.committed) {
+            self.sites.change(site, value.kind.class(), (end - start) as i64);
         }
         self.calls.gained(value.origin, end - start);
         self.regions.gained(start, end, value.committed && value.kind.is_anon());

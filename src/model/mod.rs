@@ -5,6 +5,7 @@ pub mod by_thread;
 pub mod counts;
 pub mod curve;
 pub mod endings;
+pub mod forks;
 pub mod gpu;
 pub mod heap;
 pub mod image;

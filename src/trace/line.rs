@@ -191,6 +191,8 @@ pub struct Inherited {
     pub python_blocks: i64,
 }
 
+    /// Place of the first map call after the fork, in the parent's order of them; not said by older versions.
+    pub map_ticket: Option<u64>,
 /// The lines that follow are of this process (and, where it says so, of an earlier image of it).
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub struct Process {

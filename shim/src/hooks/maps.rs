@@ -17,6 +17,11 @@ pub fn ticket() -> u64 {
     TICKET.fetch_add(1, Relaxed)
 }
 
+/// Which place it is, without taking it.
+pub fn next_ticket() -> u64 {
+    TICKET.load(Relaxed)
+}
+
 const FAILED: *mut c_void = libc::MAP_FAILED;
 
 /// Whether map events are recorded: the thread is set up and the trace is written.

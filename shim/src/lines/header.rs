@@ -3,6 +3,7 @@
 use super::stacks;
 use super::{STAGE, cstr, stage};
 use crate::config::{CONFIG, FULL, tells_ages};
+use crate::init::Inherited;
 use crate::sink::{self, SINK};
 use crate::{proc, real, sys};
 use memshim_format::record::{FNS, PYTHON_FNS};
@@ -82,8 +83,12 @@ pub fn header_now() {
             }
             t.str("]");
         }
-        if let Some((from, [(live, blocks), python])) = crate::init::inherited() {
-            t.str(",\"inherited\":{\"from\":").num(from as u64).signed("live", live).signed("blocks", blocks);
+        if let Some(Inherited { from, held: [(live, blocks), python], map_ticket }) = crate::init::inherited() {
+            t.str(",\"inherited\":{\"from\":")
+                .num(from as u64)
+                .signed("live", live)
+                .signed("blocks", blocks)
+                .field("map_ticket", map_ticket);
             if CONFIG.python_alloc {
                 t.signed("python_live", python.0).signed("python_blocks", python.1);
             }

@@ -69,6 +69,10 @@ pub struct Kin {
     /// Those that it made.
     pub children: Vec<Started>,
     /// Of which it heard that a signal had ended them: pid, when, signal.
+    /// Its children were not to be recorded.
+    pub skips: bool,
+    /// It was made by a fork, and shares pages with its parent.
+    pub forked: bool,
     pub killed: Vec<(u32, f64, i32)>,
     /// It became this program, and was not seen any more.
     pub went_on: Option<Started>,

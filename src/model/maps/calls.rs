@@ -30,8 +30,8 @@ pub struct OriginId(u32);
 struct Origin {
     /// `None`: made by mremap, not a call of the table.
     call: Option<(u64, MapKind)>,
-    /// Where it was called from.
-    site: u32,
+    /// Where it was called from; `None`: in the parent, before the fork.
+    site: Option<u32>,
     /// Mapped, and on their way to where they will be: by a damaged line's lengths more than there are addresses.
     bytes: u128,
 }
@@ -51,14 +51,19 @@ impl Calls {
         let count = self.counts.entry((len, kind)).or_default();
         count.maps += 1;
         count.prot_none += u64::from(prot_none);
-        self.origin(Some((len, kind)), site)
+        self.origin(Some((len, kind)), Some(site))
     }
 
     pub fn unlisted(&mut self, site: u32) -> OriginId {
-        self.origin(None, site)
+        self.origin(None, Some(site))
     }
 
-    fn origin(&mut self, call: Option<(u64, MapKind)>, site: u32) -> OriginId {
+    /// What was there before the first call.
+    pub fn inherited(&mut self) -> OriginId {
+        self.origin(None, None)
+    }
+
+    fn origin(&mut self, call: Option<(u64, MapKind)>, site: Option<u32>) -> OriginId {
         let origin = Origin { call, site, bytes: 0 };
         if let Some(id) = self.free.pop() {
             self.origins[id.0 as usize] = origin;
@@ -68,7 +73,7 @@ impl Calls {
         OriginId((self.origins.len() - 1) as u32)
     }
 
-    pub fn site_of(&self, id: OriginId) -> u32 {
+    pub fn site_of(&self, id: OriginId) -> Option<u32> {
         self.origins[id.0 as usize].site
     }
 

@@ -39,7 +39,7 @@ fn resident(page: &mut Page, run: &Run, job: Option<&Job>) {
         page.warn("", format!("nobody looked{when}: it may have had more at its end{}", most.unwrap_or_default()));
     }
     if let Some(p) = &r.at_peak {
-        page.block("", composition(p, run.heap.inherited_bytes.0 > 0));
+        page.block("", composition(p, &Context::of(run, p)));
     }
     growth(page, run);
     cross_check(page, run);
@@ -95,7 +95,29 @@ fn limits(page: &mut Page, run: &Run, peak: u64) {
 }
 
 /// The peak taken apart. What is resident is the kernel's and adds up; what was asked for by then may be touched or not, so it has no share of that.
-fn composition(p: &AtPeak, forked: bool) -> Vec<String> {
+fn composition(p: &AtPeak, of: &Context) -> Vec<String> {
+/// What else is known of the process whose peak it is.
+struct Context {
+    /// It is a forked child, and has blocks of its parent.
+    forked: bool,
+    /// Committed maps of its parent's; `None`: not known.
+    maps: Option<Bytes>,
+    /// Blocks that were live before take more than half of what is in none.
+    freed: bool,
+}
+
+impl Context {
+    fn of(run: &Run, p: &AtPeak) -> Context {
+        let most = run.samples.iter().filter_map(|s| s.heap).fold(run.heap.peak_bytes, Bytes::max);
+        let rest = u64::try_from(p.unaccounted.unwrap_or(0)).unwrap_or(0);
+        Context {
+            forked: run.heap.inherited_bytes.0 > 0,
+            maps: run.maps.get().filter(|_| run.kin.forked).map_or(Some(Bytes(0)), |m| m.inherited_bytes),
+            freed: most.less(p.heap.unwrap_or(most)).0 > rest / 2,
+        }
+    }
+}
+
     let mut t = Table::with_text_last();
     let share = |n: u64| percent(n as f64, p.rss.0 as f64);
     t.row([format!("at {}", seconds(p.t_s)), iec(p.rss.0), "100 %".into(), "resident".into()]);
@@ -115,11 +137,16 @@ fn composition(p: &AtPeak, forked: bool) -> Vec<String> {
 }
 
 /// What the program had asked for beside the private memory that was resident: more than that, or less.
-fn asked_for(t: &mut Table, p: &AtPeak, rest: i64, forked: bool) {
+fn asked_for(t: &mut Table, p: &AtPeak, rest: i64, context: &Context) {
+    let inherited = context.maps.is_some_and(|b| b.0 > 0);
     let of = |bytes: Option<Bytes>| bytes.map_or(0, |b| b.0);
     let parts = [
-        ("heap", of(p.heap), if forked { "live blocks, those inherited at the fork too" } else { "live blocks of malloc and its like" }),
-        ("anon maps", of(p.maps_anon), "committed by the program's own mmap"),
+        (
+            "heap",
+            of(p.heap),
+            if context.forked { "live blocks, those inherited at the fork too" } else { "live blocks of malloc and its like" },
+        ),
+        ("anon maps", of(p.maps_anon), if inherited { "by mmap, those inherited too" } else { "committed by the program's own mmap" }),
         ("brk", of(p.brk), "moved by the program itself"),
         ("stack", p.stack.0, "of the first thread"),
     ];
@@ -128,7 +155,12 @@ fn asked_for(t: &mut Table, p: &AtPeak, rest: i64, forked: bool) {
     for (name, bytes, what) in parts.into_iter().filter(|(_, b, _)| *b > 0) {
         t.row([format!("  {name}"), iec(bytes), String::new(), what.into()]);
     }
-    let why = if rest < 0 { "at least so much was never touched" } else { "the allocator's own, libraries' data" };
+    let why = match context {
+        _ if rest < 0 => "at least so much was never touched",
+        Context { maps: None, .. } => "with its parent's maps: not known here",
+        Context { freed: true, .. } => "kept of freed blocks, libraries' data",
+        _ => "the allocator's own, libraries' data",
+    };
     t.row(["unaccounted".into(), iec_signed(rest), percent_signed(rest, p.rss.0), why.into()]);
 }
 
@@ -236,6 +268,9 @@ fn heap(page: &mut Page, run: &Run) {
 
 const AT_THE_END: &str = "at the end";
 const LEAKED: &str = " (leaked, unless kept on purpose)";
+/// Of a forked child.
+const INHERITED_UNKNOWN: &str = "what it inherited of its parent's maps is not known: read its parent's trace with it";
+
 
 /// The instant that the latest figures are of, in words.
 pub(super) fn latest(run: &Run) -> String {
@@ -333,6 +368,12 @@ fn maps(page: &mut Page, run: &Run) {
         page.block("", t.lines());
         if run.lowered.is_some() {
             page.warn("", "what the program mapped after the trace had no more room may not be in it (see `missing`)");
+        match m.inherited_bytes {
+            _ if !run.kin.forked => {}
+            Some(Bytes(0)) => {}
+            Some(inherited) => page.say("", format!("inherited {} at the fork, counted in what is committed", iec(inherited.0))),
+            None => page.warn("", INHERITED_UNKNOWN),
+        }
         }
         page.gap();
     }

@@ -335,3 +335,46 @@ fn each_figure_of_a_phase_has_its_bound_where_that_is_more_than_its_last_digits(
     let text = words(of(1 << 10));
     assert!(text.contains("3.00 MiB −1.00 MiB 2.00 MiB"), "{text}");
 }
+
+/// Children that were forked share what they had then, however small each is; less and "at least" are not said in one breath.
+#[test]
+fn forked_children_are_no_sum_and_that_is_said() {
+    let job = |lower: bool| Job {
+        peak_bytes: Bytes(900 << 20),
+        request_mem_bytes: Bytes(990 << 20),
+        request_lower_bound: lower,
+        ..Job::default()
+    };
+    let child = |pid: u32| {
+        let mut r = run(pid, 9);
+        r.kin.forked = true;
+        r.rss.start_bytes = Some(Bytes(8 << 20));
+        r
+    };
+    let text = |children: u32, lower: bool| {
+        let runs = std::iter::once(run(7, 10)).chain((0..children).map(|i| child(100 + i))).collect();
+        let text = screen(&Report { runs, job: job(lower), ..Report::default() }, true);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (few, many, unseen) = (text(1, true), text(200, false), text(200, true));
+    assert!(!few.contains("share pages") && few.contains("ask for 990 MiB at least"), "{few}");
+    assert!(many.contains("each counts them as its own: less may do for them") && !many.contains("may need more"), "{many}");
+    assert!(!unseen.contains("990 MiB at least") && unseen.contains("those whose memory nobody saw to the end may need more"), "{unseen}");
+}
+
+/// What a forked child inherited of maps is in them, or is said not to be known.
+#[test]
+fn maps_of_a_parent_are_said() {
+    let text = |inherited: Option<u64>| {
+        let mut r = run(7, 200);
+        let anon = MapClass { peak_bytes: Bytes(90 << 20), committed_bytes: Bytes(90 << 20), ..MapClass::default() };
+        r.kin.forked = inherited != Some(0);
+        r.maps = Maps { anon, inherited_bytes: inherited.map(|mib| Bytes(mib << 20)), ..Maps::default() }.into();
+        r.rss.at_peak.as_mut().unwrap().maps_anon = Some(Bytes(90 << 20));
+        screen(&Report { runs: vec![r], ..Report::default() }, true).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (none, some, unknown) = (text(Some(0)), text(Some(80)), text(None));
+    assert!(none.contains("committed by the program's own mmap") && !none.contains("inherited"), "{none}");
+    assert!(some.contains("by mmap, those inherited too") && some.contains("inherited 80.0 MiB at the fork"), "{some}");
+    assert!(unknown.contains("with its parent's maps: not known here") && unknown.contains("read its parent's trace with it"), "{unknown}");
+}
