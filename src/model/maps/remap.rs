@@ -87,6 +87,7 @@ impl MapTable {
             let whole = new.saturating_add(to);
             let end = if i + 1 == moved.len() { new_end } else { whole.min(new_end) };
             if start < end {
+                self.grew(&p.value, (end - start).saturating_sub(p.end - p.start));
                 self.add(start, end, p.value);
             }
         }
@@ -106,7 +107,15 @@ impl MapTable {
         self.unmap(old_end, new_end);
         if let Some(value) = last {
             self.regions.extended(old_end, new_end);
+            self.grew(&value, new_end - old_end);
             self.add(old_end, new_end, value);
+        }
+    }
+
+    /// In the sums of its call's site a mapping is what it has grown to.
+    fn grew(&mut self, value: &Mapped, bytes: u64) {
+        if let Some(site) = self.calls.site_of(value.origin).filter(|_| bytes > 0) {
+            self.sites.grew(site, value.kind.class(), bytes);
         }
     }
 
@@ -114,6 +123,7 @@ impl MapTable {
     fn copy(&mut self, old: u64, new: u64, new_end: u64) {
         let Some(first) = self.ranges.overlapping(old, old.saturating_add(1)).next() else { return };
         let origin = self.calls.unlisted(self.site);
+        self.sites.called(self.site, first.value.kind.class(), new_end - new);
         self.unmap(new, new_end);
         self.regions.mapped(new, new_end, false);
         self.add(new, new_end, Mapped { origin, ..first.value });

@@ -14,7 +14,7 @@ pub struct MapSite {
     pub now: i64,
     pub at_peak: i64,
     pub peak: i64,
-    /// Bytes asked for by its calls, whatever the access, and how many they were.
+    /// Bytes asked for by its calls, whatever the access, what mremap made of them included, and how many they were.
     pub total: u64,
     pub calls: u64,
     /// Peaks that had come when it changed last.
@@ -37,6 +37,12 @@ impl MapSites {
         let row = self.row(site, class);
         row.total = row.total.saturating_add(len);
         row.calls += 1;
+    }
+
+    /// What a call mapped has grown.
+    pub fn grew(&mut self, site: u32, class: Class, len: u64) {
+        let row = self.row(site, class);
+        row.total = row.total.saturating_add(len);
     }
 
     /// Committed bytes come or go.

@@ -250,6 +250,33 @@ fn in_parts(e: &MapEvent) -> impl Iterator<Item = MapEvent> {
     parts.into_iter().flatten()
 }
 
+/// What grows is of the call that mapped it, also in its sums; a second view of shared memory is a call of its own.
+#[test]
+fn a_site_has_asked_for_what_its_maps_have_grown_to() {
+    const PAGE: u64 = 4096;
+    for whole in [true, false] {
+        let mut table = MapTable::new(PAGE);
+        let mut at = |event: MapEvent, site: u32| {
+            let parts: Vec<MapEvent> = if whole { vec![event] } else { in_parts(&event).collect() };
+            parts.iter().for_each(|e| table.apply_at(e, site));
+        };
+        let remap = |old, old_len, new, new_len| MapEvent::Mremap {
+            t: 1,
+            remap: Remap { old, old_len, new, new_len, flags: 1 },
+            part: Part::Whole,
+        };
+        at(mmap(AT, 4 * PAGE, 3, 0x22, 0), 1);
+        at(remap(AT, 4 * PAGE, AT, 6 * PAGE), 2);
+        at(remap(AT, 6 * PAGE, AT + 64 * PAGE, 7 * PAGE), 3);
+        at(remap(AT + 64 * PAGE, 7 * PAGE, AT + 64 * PAGE, 5 * PAGE), 3);
+        at(mmap(AT + 128 * PAGE, PAGE, 3, 0x21, 1), 4);
+        at(remap(AT + 128 * PAGE, 0, AT + 130 * PAGE, PAGE), 5);
+        let mut rows: Vec<_> = table.sites().iter().map(|s| (s.site, s.now as u64 / PAGE, s.total / PAGE, s.calls)).collect();
+        rows.sort_unstable();
+        assert_eq!(rows, [(1, 5, 7, 1), (4, 1, 1, 1), (5, 1, 1, 1)], "{whole}");
+    }
+}
+
 proptest! {
     #[test]
     fn the_table_agrees_with_a_page_by_page_model(events in proptest::collection::vec(any_event(), 1..60)) {
