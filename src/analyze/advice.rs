@@ -4,7 +4,7 @@
 
 use super::left;
 use super::phases::is_of_process;
-use super::report::{Advice, Phase, PhaseSite, Run};
+use super::report::{Advice, AtPeak, Phase, PhaseSite, Run};
 use super::sites;
 use super::steps::in_words;
 use crate::figures::{about, count, iec, percent};
@@ -210,10 +210,16 @@ fn hot_owner(run: &Run) -> impl Iterator<Item = Advice> {
 }
 
 /// Resident memory that is nobody's: what the allocator keeps of blocks that were freed, or what huge pages take beside what is touched; silent where it
-/// is neither. Where recording was lowered it may be of maps that are not in the trace.
+/// is neither. Where recording was lowered, or a forked child's parent is not there, it may be of maps that are not in the trace.
 fn slack(run: &Run) -> impl Iterator<Item = Advice> {
-    let found = run.rss.at_peak.as_ref().filter(|_| run.heap.seen && run.lowered.is_none()).and_then(|p| {
-        let bytes = u64::try_from(p.unaccounted?).ok().filter(|b| *b >= 4 * WORTH && *b as f64 >= p.rss.0 as f64 * UNACCOUNTED)?;
+    let known = run.heap.seen && run.lowered.is_none() && run.maps.get().is_none_or(|m| !run.kin.forked || m.inherited_bytes.is_some());
+    let found = run.rss.at_peak.as_ref().filter(|_| known).and_then(|p| {
+        // What was live when most was, was resident then as far as it was touched: a peak can not be made lower than that.
+        let most = p.rss.less(p.file + p.shmem + p.stack).less(live_at_most(run, p));
+        let bytes = u64::try_from(p.unaccounted?)
+            .ok()
+            .map(|idle| idle.min(most.0))
+            .filter(|b| *b >= 4 * WORTH && *b as f64 >= p.rss.0 as f64 * UNACCOUNTED)?;
         let threads = run.threads_total.unwrap_or(0);
         let huge = run.snapshots.iter().filter_map(|s| s["rollup"]["anon_huge"].as_u64()).max().unwrap_or(0);
         let huge = Some(huge).filter(|huge| *huge >= bytes / 2);
@@ -230,7 +236,13 @@ fn slack(run: &Run) -> impl Iterator<Item = Advice> {
         let pages = huge.map(|huge| format!(", {} in transparent huge pages", iec(huge))).unwrap_or_default();
         Some(Advice {
             what: format!("{} of the resident memory is live in no block and no map: {how}", percent(bytes as f64, p.rss.0 as f64)),
-            evidence: format!("{} of {} at the peak, {} threads{pages}", iec(bytes), iec(p.rss.0), count(threads)),
+            evidence: format!(
+                "{} of {} at the peak, {} thread{}{pages}",
+                iec(bytes),
+                iec(p.rss.0),
+                count(threads),
+                if threads == 1 { "" } else { "s" }
+            ),
             gain_bytes: Some(Bytes(bytes)),
             gain_s: None,
         })
@@ -238,9 +250,18 @@ fn slack(run: &Run) -> impl Iterator<Item = Advice> {
     found.into_iter()
 }
 
+/// Private memory that was asked for when most of it was, at the least.
+fn live_at_most(run: &Run, p: &AtPeak) -> Bytes {
+    let of = |b: Option<Bytes>| b.unwrap_or_default();
+    let at_peak = of(p.heap) + of(p.maps_anon) + of(p.brk);
+    // Of several threads the peak is the sum of theirs, which need not have been at once.
+    let heap = run.heap.peak_bound_bytes.map_or(Bytes(0), |bound| run.heap.peak_bytes.less(bound));
+    run.samples.iter().map(|s| of(s.heap).max(s.last[1] + s.last[3])).fold(heap.max(at_peak), Bytes::max)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::report::{AtPeak, Compile, Frame, Growth, Heap, Lowered, Owner, PhaseSite, Rss, Signature, SiteSums, Steps};
+    use super::super::report::{Compile, Frame, Growth, Heap, Lowered, Maps, Owner, PhaseSite, Rss, Sample, Signature, SiteSums, Steps};
     use super::*;
 
     fn phase(name: &str, begin_s: f64, end_s: f64) -> Phase {
@@ -287,6 +308,35 @@ mod tests {
         }
         run.lowered = Some(Lowered::Cap);
         assert!(!advice(&run).iter().any(|a| a.what.contains("resident memory")), "it may be maps that were not recorded");
+    }
+
+    /// All freed before the last look: what was resident at it was live when it became so.
+    #[test]
+    fn what_was_live_when_most_was_can_not_be_saved() {
+        let at = AtPeak { rss: Bytes(400 << 20), file: Bytes(10 << 20), unaccounted: Some(390 << 20), ..AtPeak::default() };
+        let mut run = Run { threads_total: Some(1), allocator: "glibc".into(), ..Run::default() };
+        run.rss = Rss { at_peak: Some(at), ..Rss::default() };
+        let heap = |peak: u64| Heap {
+            seen: true,
+            peak_bytes: Bytes(peak << 20),
+            peak_bound_bytes: Some(Bytes(0)),
+            requested_bytes: Bytes(9 << 30),
+            ..Heap::default()
+        };
+        let said = |run: &Run| advice(run).into_iter().map(|a| (a.evidence, a.gain_bytes.map(|b| b.0 >> 20))).collect::<Vec<_>>();
+        run.heap = heap(380).into();
+        assert_eq!(said(&run), []);
+        run.heap = heap(190).into();
+        assert_eq!(said(&run), [("200 MiB of 400 MiB at the peak, 1 thread".to_owned(), Some(200))]);
+        let several = Heap { peak_bound_bytes: Some(Bytes(50 << 20)), ..heap(240) };
+        run.heap = several.into();
+        assert_eq!(said(&run)[0].1, Some(200), "of threads that need not have had theirs at once");
+        // Of the heap and maps together the peak is what both were at one instant.
+        let both = [0, 190 << 20, 0, 60 << 20].map(Bytes);
+        run.samples = vec![Sample { last: both, ..Sample::default() }];
+        assert_eq!(said(&run)[0].1, Some(140));
+        (run.maps, run.kin.forked) = (Maps::default().into(), true);
+        assert_eq!(said(&run), [], "a forked child whose parent is not there");
     }
 
     #[test]
