@@ -147,3 +147,40 @@ fn a_static_program_is_said_to_have_no_trace() {
     let text = screen(&dir);
     assert!(text.contains("1 process was not recorded, without a trace here: static, set-user-id"), "{text}");
 }
+
+/// Images of one process follow one another, also where the second has no trace.
+#[test]
+fn a_program_that_goes_on_unrecorded_counts_once() {
+    let test = "a_program_that_goes_on_unrecorded_counts_once";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    let dir = support::fresh_dir(test);
+    watched(&dir, &["grown", "exec"]);
+    let job = &report(&dir)["job"];
+    assert_eq!((number(&job["processes"]), job["not_recorded"].as_array().map(Vec::len)), (1, Some(1)), "{job}");
+    let peak = number(&job["peak_bytes"]);
+    assert!((HELD..HELD + (8 << 20)).contains(&peak), "{job}");
+    assert_eq!(number(&job["request_mem_bytes"]), request(peak), "{job}");
+}
+
+/// Whoever asked for it knows; of the program itself all is known.
+#[test]
+fn children_that_were_not_to_be_recorded_are_said_as_such() {
+    let test = "children_that_were_not_to_be_recorded_are_said_as_such";
+    if support::lacks(test, &[Need::Preload]) {
+        return;
+    }
+    for how in ["fork", "spawn"] {
+        let dir = support::fresh_dir(&format!("{test}/{how}"));
+        let mut command = Command::new(program());
+        command.args(["kept", how]).env("LD_PRELOAD", support::shim()).env("MEMSHIM_OUT", dir.join("t.jsonl"));
+        ended(command.env("MEMSHIM_CHILDREN", "skip"), &dir);
+        let report = report(&dir);
+        let job = &report["job"];
+        assert_eq!((&job["not_recorded"][0]["why"], &job["request_lower_bound"]), (&"children skip".into(), &false.into()), "{job}");
+        let text = screen(&dir);
+        assert!(text.contains("1 process was not recorded, as was asked (--children skip): "), "{text}");
+        assert!(!text.contains("MiB at least") && !text.contains("static, set-user-id"), "{text}");
+    }
+}

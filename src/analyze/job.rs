@@ -98,26 +98,43 @@ fn process_start(runs: &[Run], run: &Run) -> f64 {
 /// Most resident memory at once, and when (Unix time): every run holds each of its samples until the next, and nothing after its end; who was not
 /// recorded holds its peak as long as it was seen.
 fn together<'a>(runs: impl Iterator<Item = &'a Run>, others: impl Iterator<Item = &'a NotRecorded>) -> (Bytes, f64) {
+    let runs: Vec<&Run> = runs.collect();
+    let mut processes: BTreeMap<Process, (usize, u32)> = BTreeMap::new();
+    for run in &runs {
+        let number = processes.len();
+        let of = processes.entry(process(run)).or_insert((number, run.exec));
+        of.1 = of.1.max(run.exec);
+    }
     let mut steps = Vec::new();
+    let mut went_on: BTreeMap<(&str, u32), (usize, f64)> = BTreeMap::new();
+    for run in &runs {
+        let Some(&(number, last)) = processes.get(&process(run)) else { continue };
+        let next = run.kin.went_on.as_ref().map(|next| next.at_unix_s);
+        let until = next.unwrap_or(f64::INFINITY);
+        let samples = run.samples.iter().map(|s| (run.start_unix_s + s.t_s, s.rss.0)).filter(|s| s.0 < until);
+        let before = steps.len();
+        steps.extend(samples.map(|(t, rss)| (t, number, rss)));
+        if steps.len() == before && run.rss.peak_bytes.0 > 0 {
+            steps.push((run.start_unix_s, number, run.rss.peak_bytes.0));
+        }
+        if let Some(at) = next {
+            went_on.insert((&run.host, run.pid), (number, at));
+            steps.push((at, number, 0));
+        } else if run.end.kind != EndKind::Running && run.exec == last {
+            // A sample of the last instant counts.
+            let least = steps[before..].iter().fold(f64::NEG_INFINITY, |t, s| s.0.max(t)).next_up();
+            steps.push(((run.start_unix_s + run.wall_s).max(least), number, 0));
+        }
+    }
     for (i, other) in others.enumerate() {
         if let (Some(peak), Some((from, to))) = (other.peak_bytes, other.seen_unix_s) {
-            steps.extend([(from, usize::MAX - i, peak.0), (to.max(from), usize::MAX - i, 0)]);
+            let (number, since) = went_on.get(&(other.host.as_str(), other.pid)).copied().unwrap_or((usize::MAX - i, from));
+            let from = from.max(since);
+            steps.extend([(from, number, peak.0), (to.max(from), number, 0)]);
         }
     }
-    for (i, run) in runs.enumerate() {
-        for s in &run.samples {
-            steps.push((run.start_unix_s + s.t_s, i, s.rss.0));
-        }
-        if run.samples.is_empty() && run.rss.peak_bytes.0 > 0 {
-            steps.push((run.start_unix_s, i, run.rss.peak_bytes.0));
-        }
-        if let Some(next) = &run.kin.went_on {
-            steps.push((next.at_unix_s, i, 0));
-        } else if run.end.kind != EndKind::Running {
-            steps.push((run.start_unix_s + run.wall_s, i, 0));
-        }
-    }
-    steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // Who is gone at an instant is not there with who comes.
+    steps.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.2.cmp(&b.2)));
     let mut now = BTreeMap::new();
     let (mut sum, mut most, mut at) = (0u64, 0u64, 0.0);
     for (t, i, rss) in steps {
@@ -130,6 +147,14 @@ fn together<'a>(runs: impl Iterator<Item = &'a Run>, others: impl Iterator<Item 
         }
     }
     (Bytes(most), at)
+}
+
+/// Names a process among those of a job: host, space of numbers, number, start; where that is not known, the file.
+type Process<'a> = (&'a str, u64, u32, u64, &'a str);
+
+fn process(run: &Run) -> Process<'_> {
+    let file = if run.kin.start_ticks == 0 { run.file.as_str() } else { "" };
+    (&run.host, run.kin.pid_ns, run.pid, run.kin.start_ticks, file)
 }
 
 /// Parents before their children, siblings by start, images of a process in order.
@@ -221,6 +246,37 @@ mod tests {
         assert_eq!(of(["a", "b", "c"], [100.0, 111.0, 130.0]), 3);
         assert_eq!(of(["a", "b", "a"], [100.0, 111.0, 130.0]), 1, "a run is one whatever happens in it");
         assert_eq!(of(["a", "a", "b"], [100.0, 109.0, 120.0]), 2);
+    }
+
+    /// A process that became a program without a trace is one process: what it was, and then what it is.
+    #[test]
+    fn images_of_a_process_follow_one_another() {
+        use super::super::report::{Kin, Started};
+        let next = Started { pid: 1, at_unix_s: 105.0, program: Some("hog".into()), bare: true };
+        let mut first = run(1, 0, 100.0, &[(0.0, 10), (4.99, 200), (5.0, 200)]);
+        first.kin = Kin { start_ticks: 7, went_on: Some(next), ..Kin::default() };
+        first.rss.outside_hwm_bytes = Some(Bytes(190));
+        let beside = run(2, 1, 104.0, &[(0.0, 30)]);
+        let peak = |runs: &[&Run]| {
+            let mut report = Report { runs: runs.iter().map(|r| (*r).clone()).collect(), ..Report::default() };
+            complete(&mut report);
+            (report.job.peak_bytes.0, report.job.peak_at_s.map(|t| (t * 100.0).round()))
+        };
+        assert_eq!(peak(&[&first]), (200, Some(499.0)));
+        assert_eq!(peak(&[&first, &beside]), (230, Some(499.0)));
+        // Seen from outside also before it went on.
+        let seen = SeenOutside { pid: 1, start_ticks: 7, hwm: Bytes(190), from_unix_s: 101.0, to_unix_s: 108.0, ..SeenOutside::default() };
+        let parent = Run { kin: Kin { seen_outside: vec![seen], ..Kin::default() }, ..beside };
+        assert_eq!(peak(&[&first, &parent]), (230, Some(499.0)));
+        // Images that all have a trace: the last look at the first is not beside the first at the second.
+        let image = |exec: u32, start: f64, samples: &[(f64, u64)]| Run {
+            exec,
+            kin: Kin { start_ticks: 7, ..Kin::default() },
+            wall_s: 5.1,
+            ..run(1, 0, start, samples)
+        };
+        let images = [image(0, 100.0, &[(0.0, 10), (4.9, 200)]), image(1, 105.0, &[(0.0, 150), (5.1, 150)])];
+        assert_eq!(peak(&[&images[0], &images[1]]), (200, Some(490.0)));
     }
 
     #[test]

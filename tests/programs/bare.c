@@ -33,6 +33,16 @@ static int kept(char **args) { return start(args[0], environ); }
 /* Its own variables are gone, and it hands on what it has. */
 static int unset(char **args) { clearenv(); return start(args[0], environ); }
 
+/* As large as what it becomes. */
+static int grown(char **args)
+{
+    size_t n = 52 << 20;
+    char *p = malloc(n);
+    memset(p, 1, n);
+    rest_ms(300);
+    return start(args[0], none);
+}
+
 /* A program that is not there starts nobody. */
 static int absent(char **args)
 {
@@ -50,4 +60,4 @@ static int absent(char **args)
     return 0;
 }
 
-MODES({ "hold", hold }, { "cleared", cleared }, { "kept", kept }, { "unset", unset }, { "absent", absent })
+MODES({ "hold", hold }, { "cleared", cleared }, { "kept", kept }, { "unset", unset }, { "grown", grown }, { "absent", absent })
