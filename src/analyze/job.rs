@@ -50,7 +50,8 @@ pub fn complete(report: &mut Report) {
     let killed = runs.iter().filter(|r| r.rss.lower_bound);
     let needed = killed.clone().filter_map(|r| r.rss.at_most_bytes).fold(job.peak_bytes, Bytes::max);
     job.request_mem_bytes = request(unseen.iter().fold(needed.0, |sum, b| sum.saturating_add(b.0)));
-    let unknown = not_recorded.iter().filter(|n| n.peak_bytes.is_none()).count();
+    // Of those that were not to be recorded nobody asks.
+    let unknown = not_recorded.iter().filter(|n| n.peak_bytes.is_none() && n.why != unrecorded::SKIPPED).count();
     job.request_lower_bound = unknown > unseen.len() || killed.into_iter().any(|r| r.rss.at_most_bytes.is_none());
     job.request_lower_bound |= runs.iter().any(|r| r.end.kind == EndKind::Running);
     job.not_recorded_total = not_recorded.len() as u64;

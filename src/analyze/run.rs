@@ -191,7 +191,7 @@ fn samples(image: &ImageEnd, inside: bool) -> Vec<Sample> {
     points
         .iter()
         .map(|p| {
-            let [rss, heap, maps] = p.most.map(Bytes);
+            let [rss, heap, maps, _] = p.most.map(Bytes);
             let (heap, maps) = (inside.then_some(heap), inside.then_some(maps));
             let seconds = |t: u64| Nanos(t).seconds_since(start);
             Sample { t_s: seconds(p.t), rss, heap, maps, last: p.last.map(Bytes), heap_at_s: seconds(p.heap_at) }

@@ -10,6 +10,8 @@ use crate::model::units::Bytes;
 
 /// Started with an environment that does not bring it the library.
 const ENVIRONMENT: &str = "environment";
+/// What is started was not to be recorded.
+pub const SKIPPED: &str = "children skip";
 /// Why else is not known.
 const NO_TRACE: &str = "no trace";
 /// A child can be a little older than what its parent says of it.
@@ -41,7 +43,8 @@ pub fn of(runs: &[Run]) -> Vec<NotRecorded> {
     for r in runs.iter().filter(|r| r.mode != Mode::Watch) {
         for child in r.kin.children.iter().filter(|c| c.bare || told(r)) {
             if !of_pid(&by_pid, &r.host, child.pid).iter().any(|c| c.start_unix_s + SLACK_S > child.at_unix_s) {
-                found.insert((&r.host, child.pid), said(&r.host, r.pid, child));
+                let why = |one: NotRecorded| NotRecorded { why: if r.kin.skips { SKIPPED } else { one.why }, ..one };
+                found.insert((&r.host, child.pid), why(said(&r.host, r.pid, child)));
             }
         }
         if let Some(next) = &r.kin.went_on {
@@ -57,7 +60,7 @@ pub fn of(runs: &[Run]) -> Vec<NotRecorded> {
             let same = |run: &&&Run| run.kin.start_ticks == seen.start_ticks || seen.start_ticks == 0 || run.kin.start_ticks == 0;
             let last = of_pid(&by_pid, &r.host, seen.pid).iter().filter(same).max_by_key(|run| run.exec);
             if last.is_none_or(|run| run.kin.went_on.is_some()) {
-                found.entry((&r.host, seen.pid)).or_insert_with(|| unknown(&r.host, seen)).saw(seen);
+                found.entry((&r.host, seen.pid)).or_insert_with(|| unknown(r, seen)).saw(seen);
             }
         }
     }
@@ -86,8 +89,9 @@ pub fn add_seen(runs: &mut [Run]) {
     }
 }
 
-fn unknown(host: &str, seen: &SeenOutside) -> NotRecorded {
-    NotRecorded { host: host.to_owned(), pid: seen.pid, ppid: seen.ppid, why: NO_TRACE, ..NotRecorded::default() }
+fn unknown(by: &Run, seen: &SeenOutside) -> NotRecorded {
+    let why = if by.kin.skips { SKIPPED } else { NO_TRACE };
+    NotRecorded { host: by.host.clone(), pid: seen.pid, ppid: seen.ppid, why, ..NotRecorded::default() }
 }
 
 impl NotRecorded {
@@ -175,6 +179,14 @@ mod tests {
     }
 
     #[test]
+    #[test]
+    fn who_was_not_to_be_recorded_is_told_as_such() {
+        let seen = SeenOutside { pid: 9, start_ticks: 9, ppid: 8, name: "cc1".into(), hwm: Bytes(70), ..SeenOutside::default() };
+        let kin = Kin { skips: true, children: vec![child(8, "make", false)], seen_outside: vec![seen], ..Kin::default() };
+        let all = of(&[run(7, kin)]);
+        assert_eq!(all.iter().map(|n| (n.pid, n.why)).collect::<Vec<_>>(), [(9, SKIPPED), (8, SKIPPED)]);
+    }
+
     fn a_target_that_went_on_unrecorded_has_what_was_seen_from_outside() {
         let mut one = run(7, Kin { went_on: Some(child(7, "prog", true)), ..Kin::default() });
         one.rss = Rss { outside_hwm_bytes: Some(Bytes(1000)), ..Rss::default() };

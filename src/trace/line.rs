@@ -149,6 +149,8 @@ pub struct Header {
     pub cwd: Text,
     pub rank: Value,
     pub job: Value,
+    /// `skip`: processes that it starts are not recorded, as was asked.
+    pub children: String,
     /// Column `x` says how often its lane had allocated at each event.
     pub ages: bool,
     /// Between two looks, lines of counts among them, ns.
@@ -189,10 +191,10 @@ pub struct Inherited {
     pub from: u32,
     pub python_live: i64,
     pub python_blocks: i64,
-}
-
     /// Place of the first map call after the fork, in the parent's order of them; not said by older versions.
     pub map_ticket: Option<u64>,
+}
+
 /// The lines that follow are of this process (and, where it says so, of an earlier image of it).
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub struct Process {

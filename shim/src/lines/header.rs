@@ -59,6 +59,9 @@ pub fn header_now() {
         if tells_ages() {
             t.str(",\"ages\":true");
         }
+        if !CONFIG.follow {
+            t.str(",\"children\":\"skip\"");
+        }
         t.field("interval_ns", CONFIG.interval_ns)
             .field("big", CONFIG.big as u64)
             .field("sample", CONFIG.sample as u64)

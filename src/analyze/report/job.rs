@@ -46,7 +46,8 @@ pub struct NotRecorded {
     pub ppid: u32,
     /// Name of its file.
     pub program: Option<String>,
-    /// `environment`: it was started with one that has no `LD_PRELOAD` of ours; `no trace`: it left none, or it was not given.
+    /// `environment`: it was started with one that has no `LD_PRELOAD` of ours; `no trace`: it left none, or it was not given;
+    /// `children skip`: it was not to be recorded.
     pub why: &'static str,
     /// Most that was seen resident of it, from outside.
     pub peak_bytes: Option<Bytes>,

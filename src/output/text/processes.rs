@@ -2,6 +2,7 @@
 
 use super::{Page, ended, peak_resident};
 use crate::analyze::report::{Job, JobGpu, NotRecorded, Report, Run};
+use crate::analyze::unrecorded::SKIPPED;
 use crate::output::table::{Table, cut};
 use crate::output::units::{count, iec, percent};
 use std::collections::{BTreeMap, HashSet};
@@ -10,7 +11,7 @@ const PROCESSES_SHOWN: usize = 8;
 const THREADS_SHOWN: usize = 5;
 const NAMES_SHOWN: usize = 4;
 const COMMAND_WIDTH: usize = 44;
-/// Forked with so many bytes of heap, processes are no sum any more.
+/// Forked with so many bytes, all together, processes are no sum any more.
 const SHARED: u64 = 16 << 20;
 /// About what stands in front of the command.
 const OTHER_COLUMNS: usize = 48;
@@ -19,11 +20,12 @@ pub fn job(page: &mut Page, report: &Report, shown: Option<&Run>) {
     let j = &report.job;
     let ranks = if j.ranks > 0 { format!(", {} ranks", j.ranks) } else { String::new() };
     let hosts = if j.hosts > 1 { format!(" on {} hosts", j.hosts) } else { String::new() };
-    let least = if j.request_lower_bound { " at least" } else { "" };
+    let shared = shares_pages(report);
+    let least = if j.request_lower_bound && !shared { " at least" } else { "" };
     let line = format!(
-        "{}{ranks}{hosts}; peak {} resident at once{}",
+        "{}{ranks}{hosts}; {}{}",
         some(j.processes, "process", "processes"),
-        iec(j.peak_bytes.0),
+        if j.peak_bytes.0 > 0 { format!("peak {} resident at once", iec(j.peak_bytes.0)) } else { "resident memory not known".into() },
         if j.request_mem_bytes.0 > 0 { format!("; ask for {}{least}", iec(j.request_mem_bytes.0)) } else { String::new() }
     );
     page.say("JOB", line);
@@ -33,8 +35,10 @@ pub fn job(page: &mut Page, report: &Report, shown: Option<&Run>) {
             format!("{} groups of runs, one after another: the peak and what to ask for are those of the highest", count(j.groups)),
         );
     }
-    if report.runs.iter().any(|r| r.heap.inherited_bytes.0 > SHARED) {
-        page.say("", "processes that were forked share pages with their parent: each counts them as its own, so that less may do");
+    if shared {
+        let less = "processes that were forked share pages with their parent, and each counts them as its own: less may do for them";
+        let more = if j.request_lower_bound { "; those whose memory nobody saw to the end may need more" } else { "" };
+        page.say("", format!("{less}{more}"));
     }
     if let (Some(imbalance), Some(worst)) = (j.imbalance, j.worst_rank) {
         page.say("", format!("rank {worst} has the highest peak, {imbalance:.2} times the mean"));
@@ -46,6 +50,14 @@ pub fn job(page: &mut Page, report: &Report, shown: Option<&Run>) {
     page.gap();
 }
 
+/// Whether the sum over all processes counts many pages more than once: what children had when they were forked is their parent's.
+fn shares_pages(report: &Report) -> bool {
+    let forked = report.runs.iter().filter(|r| r.kin.forked && r.exec == 0);
+    let theirs: u64 = forked.map(|r| r.rss.start_bytes.unwrap_or_default().max(r.heap.inherited_bytes).0).sum();
+    let highest = report.runs.iter().map(peak_resident).max().unwrap_or(0);
+    theirs > SHARED && report.job.peak_bytes.0 > highest
+}
+
 fn some(n: u64, one: &str, more: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { more })
 }
@@ -55,11 +67,13 @@ fn not_recorded(page: &mut Page, job: &Job) {
     let all = &job.not_recorded;
     let cleared = "started with an environment without LD_PRELOAD";
     let absent = "without a trace here: static, set-user-id or excluded programs, those that could not make one (and said so), or in a file that was not given";
-    for (why, said) in [("environment", cleared), ("no trace", absent)] {
+    let skipped = "as was asked (--children skip)";
+    for (why, said) in [("environment", cleared), ("no trace", absent), (SKIPPED, skipped)] {
         let of: Vec<&NotRecorded> = all.iter().filter(|n| n.why == why).collect();
         if !of.is_empty() {
             let n = some(of.len() as u64, "process was", "processes were");
-            page.warn("missing", format!("{n} not recorded, {said}: {}", names(&of)));
+            let line = format!("{n} not recorded, {said}: {}", names(&of));
+            if why == SKIPPED { page.say("", line) } else { page.warn("missing", line) }
         }
     }
     let more = job.not_recorded_total.saturating_sub(all.len() as u64);
@@ -113,7 +127,8 @@ fn tree(report: &Report, shown: Option<&Run>, room: usize) -> Vec<String> {
         let command = cut(&p.biggest.command.join(" "), COMMAND_WIDTH.min(room.saturating_sub(OTHER_COLUMNS)));
         let heap = p.biggest.heap.get().map_or("–".into(), |heap| iec(heap.peak_bytes.0));
         let least = if p.least { "≥ " } else { "" };
-        t.row([pid, format!("{least}{}", iec(p.peak)), heap, short_end(p.last), command]);
+        let peak = if p.peak > 0 { format!("{least}{}", iec(p.peak)) } else { "–".into() };
+        t.row([pid, peak, heap, short_end(p.last), command]);
     }
     let mut lines = t.lines();
     if processes.len() > kept.len() {
