@@ -442,3 +442,30 @@ fn a_trace_without_its_end_says_up_to_where_its_figures_hold() {
         assert_eq!(until(path), None);
     });
 }
+
+/// Without /proc nobody knows what was resident: that is no nought.
+#[test]
+fn what_nobody_could_look_at_is_null_and_said_not_to_be_known() {
+    let kept: Vec<&str> = TRACE.lines().filter(|l| !l.contains(r#""type":"rss""#)).collect();
+    with_trace(&(kept.join("\n") + "\n"), |path| {
+        let v: serde_json::Value = serde_json::from_slice(&memshim(&["analyze", "--json", path]).stdout).unwrap();
+        let (job, rss) = (&v["job"], &v["runs"][0]["rss"]);
+        let null = serde_json::Value::Null;
+        assert_eq!([&job["peak_bytes"], &job["request_mem_bytes"], &rss["peak_bytes"]], [&null; 3], "{job} {rss}");
+        let text = out(&memshim(&["analyze", path]));
+        assert!(!text.contains("peak 0 B") && text.contains("RESIDENT  not known: nobody could look (is /proc there?)"), "{text}");
+        assert!(!text.contains("ask for"), "{text}");
+    });
+}
+
+/// The kernel's own bound is taken a little before the last look.
+#[test]
+fn no_process_had_at_most_less_than_what_was_seen_of_it() {
+    let outside =
+        r#"{"type":"outside","t":1950000000,"pid":42,"hwm":4100000,"rusage":{"maxrss":4000000},"status":{"kind":"exited","code":3}}"#;
+    with_trace(&format!("{TRACE}{outside}\n"), |path| {
+        let v: serde_json::Value = serde_json::from_slice(&memshim(&["analyze", "--json", path]).stdout).unwrap();
+        let rss = &v["runs"][0]["rss"];
+        assert_eq!((&rss["peak_bytes"], &rss["at_most_bytes"]), (&4194304.into(), &4194304.into()), "{rss}");
+    });
+}

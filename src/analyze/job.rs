@@ -96,8 +96,8 @@ fn process_start(runs: &[Run], run: &Run) -> f64 {
     runs.iter().filter(same).map(|r| r.start_unix_s).fold(run.start_unix_s, f64::min)
 }
 
-/// Most resident memory at once, and when (Unix time): every run holds each of its samples until the next, and nothing after its end; who was not
-/// recorded holds its peak as long as it was seen.
+/// Most resident memory at once, and when (Unix time): every process holds each of its samples until the next, and nothing after its end; who was not
+/// recorded holds its peak as long as it was seen. Images of a process follow one another, those without a trace too.
 fn together<'a>(runs: impl Iterator<Item = &'a Run>, others: impl Iterator<Item = &'a NotRecorded>) -> (Bytes, f64) {
     let runs: Vec<&Run> = runs.collect();
     let mut processes: BTreeMap<Process, (usize, u32)> = BTreeMap::new();
@@ -195,7 +195,7 @@ fn children_peaks(runs: &mut [Run]) {
     }
     for r in runs.iter_mut() {
         if let Some((peak, pids)) = peaks.get(&(r.host.clone(), r.pid)) {
-            r.children.rss_peak_bytes = Some(*peak);
+            r.children.rss_peak_bytes = Some(*peak).filter(|peak| peak.0 > 0);
             r.children.count = r.children.count.max(pids.len() as u64);
         }
     }
@@ -203,7 +203,7 @@ fn children_peaks(runs: &mut [Run]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{Rss, Sample};
+    use super::super::report::{Rss, Sample, SeenOutside};
     use super::*;
 
     fn run(pid: u32, rank: i64, start: f64, samples: &[(f64, u64)]) -> Run {

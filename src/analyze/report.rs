@@ -387,10 +387,16 @@ pub struct Region {
     pub cut: bool,
 }
 
+/// A process has some memory: none is not known, and nothing else.
+pub(super) fn null_for_none<S: serde::Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    Some(bytes).filter(|b| b.0 > 0).serialize(serializer)
+}
+
 /// Resident memory as the kernel counts it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Rss {
-    /// Most that was sampled.
+    /// Most that was sampled; `null` where nobody could look.
+    #[serde(serialize_with = "null_for_none")]
     pub peak_bytes: Bytes,
     pub peak_at_s: Option<f64>,
     /// VmHWM, read from inside.

@@ -22,13 +22,15 @@ pub fn rss(image: &ImageEnd, inside: bool, end: &End) -> report::Rss {
         growth_bytes: growth(seen, inside),
         ..report::Rss::default()
     };
-    rss.at_most_bytes =
-        seen.outside.as_ref().and_then(|o| o.get("rusage")).and_then(|u| u.get("maxrss")).and_then(Value::as_u64).map(Bytes);
+    // The kernel counts for it a little late: what was seen was there.
+    let at_most = seen.outside.as_ref().and_then(|o| o.get("rusage")).and_then(|u| u.get("maxrss")).and_then(Value::as_u64).map(Bytes);
     let most = seen.rss_peak.map(|p| Bytes(p.rss)).max(rss.hwm_bytes).max(rss.outside_hwm_bytes).unwrap_or_default();
+    rss.at_most_bytes = at_most.map(|bound| bound.max(most));
     // At an exec and at an end of its own a process looks once more.
     let written = seen.lowered.iter().all(|l| l.errno.is_none());
     let looked = seen.end.is_some() && inside && written || matches!(end.kind, EndKind::Exec | EndKind::Running);
-    rss.lower_bound = !looked && rss.at_most_bytes.is_none_or(|bound| bound > most);
+    // Where nobody could look at all (no /proc), neither did it itself.
+    rss.lower_bound = (!looked || most.0 == 0) && rss.at_most_bytes.is_none_or(|bound| bound > most);
     if let Some(peak) = seen.rss_peak {
         rss.peak_bytes = Bytes(peak.rss);
         rss.peak_at_s = Some(Nanos(peak.t).seconds_since(start));

@@ -72,7 +72,8 @@ impl Names {
                 all.insert(&file.path, why);
             }
         }
-        all.into_iter().map(|(path, why)| Missing { what: format!("names of {path}"), count: 1, why: why.clone() }).collect()
+        let called = |path: &str| if path.is_empty() { "the program".to_owned() } else { path.to_owned() };
+        all.into_iter().map(|(path, why)| Missing { what: format!("names of {}", called(path)), count: 1, why: why.clone() }).collect()
     }
 }
 

@@ -86,6 +86,7 @@ pub fn add_seen(runs: &mut [Run]) {
     {
         let inside = r.rss.hwm_bytes.unwrap_or_default();
         r.rss.outside_hwm_bytes = by.get(&(r.host.as_str(), r.pid, r.kin.start_ticks)).copied().filter(|hwm| *hwm > inside);
+        r.rss.at_most_bytes = r.rss.at_most_bytes.map(|bound| bound.max(r.rss.outside_hwm_bytes.unwrap_or_default()));
     }
 }
 
@@ -179,7 +180,6 @@ mod tests {
     }
 
     #[test]
-    #[test]
     fn who_was_not_to_be_recorded_is_told_as_such() {
         let seen = SeenOutside { pid: 9, start_ticks: 9, ppid: 8, name: "cc1".into(), hwm: Bytes(70), ..SeenOutside::default() };
         let kin = Kin { skips: true, children: vec![child(8, "make", false)], seen_outside: vec![seen], ..Kin::default() };
@@ -187,6 +187,7 @@ mod tests {
         assert_eq!(all.iter().map(|n| (n.pid, n.why)).collect::<Vec<_>>(), [(9, SKIPPED), (8, SKIPPED)]);
     }
 
+    #[test]
     fn a_target_that_went_on_unrecorded_has_what_was_seen_from_outside() {
         let mut one = run(7, Kin { went_on: Some(child(7, "prog", true)), ..Kin::default() });
         one.rss = Rss { outside_hwm_bytes: Some(Bytes(1000)), ..Rss::default() };

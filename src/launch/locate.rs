@@ -33,7 +33,7 @@ impl Found {
 /// Why there is nothing to write to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("process {0}: there is none of this number")]
+    #[error("process {0}: {why}", why = proc::why_none())]
     NoProcess(i32),
     #[error("process {0} has ended: it is a zombie, nobody waited for it yet")]
     Zombie(i32),
@@ -90,6 +90,7 @@ pub fn of(pid: i32) -> Result<Found, Error> {
 pub fn of_or_below(pid: i32) -> Result<(i32, Found), Error> {
     let mut why = match of(pid) {
         Ok(found) => return Ok((pid, found)),
+        Err(why) if !Path::new("/proc/self").exists() => return Err(why),
         // Below the first process is everything, whoever started it; in a container it may be ourselves.
         Err(_) if pid == 1 && !is_memshim(pid) => return Err(Error::Everybodys),
         Err(why @ Error::NotRecorded(_)) => why,

@@ -8,9 +8,19 @@ pub const LIBRARY: &str = "libmemshim.so";
 
 /// Why no library could be found: each place looked at.
 #[derive(Debug, thiserror::Error)]
-#[error("no {LIBRARY} found; looked at {}; set MEMSHIM_SHIM to its path", .looked_at.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "))]
+#[error("no {LIBRARY} found; {}; set MEMSHIM_SHIM to its path", where_from(.looked_at))]
 pub struct NotFound {
     pub looked_at: Vec<PathBuf>,
+}
+
+fn where_from(looked_at: &[PathBuf]) -> String {
+    let all: Vec<String> = looked_at.iter().map(|p| p.display().to_string()).collect();
+    // Where this program itself lies the kernel says there.
+    if all.is_empty() {
+        "/proc is not mounted, which says where memshim itself lies".into()
+    } else {
+        format!("looked at {}", all.join(", "))
+    }
 }
 
 /// The library to preload: `$MEMSHIM_SHIM`, else beside the executable, `../lib/memshim/`, `../lib/`. Absolute.
@@ -100,5 +110,10 @@ mod tests {
         std::fs::write(&so, b"").unwrap();
         assert_eq!(find_in(None, Some(&bin.join("memshim"))).unwrap(), so.canonicalize().unwrap());
         assert!(find_in(Some("/nowhere.so".into()), Some(&bin.join("memshim"))).is_err());
+        let said = find_in(None, None).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "no libmemshim.so found; /proc is not mounted, which says where memshim itself lies; set MEMSHIM_SHIM to its path"
+        );
     }
 }

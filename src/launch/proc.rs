@@ -27,6 +27,11 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Why nothing is known of a process.
+pub fn why_none() -> &'static str {
+    if Path::new("/proc/self").exists() { "there is none of this number" } else { "nothing can be seen of it: /proc is not mounted here" }
+}
+
 pub fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&text(format!("/proc/{pid}/stat")).ok()?)
 }

@@ -36,6 +36,9 @@ pub fn find(module: &ModuleFile, folders: &[PathBuf]) -> Source {
 
 /// Looks in the folders first, then where the module was, then for its debug file.
 pub fn find_itself(module: &ModuleFile, folders: &[PathBuf]) -> Source {
+    if module.path.is_empty() {
+        return Source::None("where it lies is not known: /proc was not there".into());
+    }
     if !module.path.starts_with('/') {
         return Source::None("it is no file".into());
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Bytes, JobGpu};
+use super::{Bytes, JobGpu, null_for_none};
 
 /// Processes without a trace that are listed at most.
 pub const NOT_RECORDED_SHOWN: usize = 200;
@@ -16,14 +16,16 @@ pub struct Job {
     pub hosts: u64,
     /// Groups of runs between which nothing ran: more than one are several jobs, or steps of one after another.
     pub groups: u64,
-    /// Most resident memory at once on one host, summed over its processes (shared pages count in each).
+    /// Most resident memory at once on one host, summed over its processes (shared pages count in each); `null` where nobody could look.
+    #[serde(serialize_with = "null_for_none")]
     pub peak_bytes: Bytes,
     pub peak_at_s: Option<f64>,
     /// Highest peak of a rank over their mean; `null` without ranks.
     pub imbalance: Option<f64>,
     pub worst_rank: Option<i64>,
     /// What to ask the scheduler for: the peak and 10 %, in whole MiB. Processes that were not recorded are in it as far as somebody saw what they
-    /// needed; of one that was killed, the most that it can have had.
+    /// needed; of one that was killed, the most that it can have had. `null` where nothing is known.
+    #[serde(serialize_with = "null_for_none")]
     pub request_mem_bytes: Bytes,
     /// It is not all: of some processes nobody knows how much they needed, or how much more than what was seen.
     pub request_lower_bound: bool,
@@ -67,13 +69,13 @@ pub struct Kin {
     pub start_ticks: u64,
     /// In which space of process numbers it lives.
     pub pid_ns: u64,
-    /// Those that it made.
-    pub children: Vec<Started>,
-    /// Of which it heard that a signal had ended them: pid, when, signal.
     /// Its children were not to be recorded.
     pub skips: bool,
     /// It was made by a fork, and shares pages with its parent.
     pub forked: bool,
+    /// Those that it made.
+    pub children: Vec<Started>,
+    /// Of which it heard that a signal had ended them: pid, when, signal.
     pub killed: Vec<(u32, f64, i32)>,
     /// It became this program, and was not seen any more.
     pub went_on: Option<Started>,

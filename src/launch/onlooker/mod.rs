@@ -67,7 +67,7 @@ fn unwritable(why: &io::Error) -> String {
 /// Why nothing is watched.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("process {0}: there is none of this number")]
+    #[error("process {0}: {why}", why = proc::why_none())]
     NoProcess(i32),
     #[error("process {0} has no memory to look at: it has ended, or it is a thread of the kernel")]
     NoMemory(i32),

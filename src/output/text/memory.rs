@@ -25,8 +25,10 @@ fn resident(page: &mut Page, run: &Run, job: Option<&Job>) {
     let r = &run.rss;
     let top = peak_resident(run);
     if top == 0 {
-        page.say("RESIDENT", "no sample was taken");
-        return;
+        let most =
+            r.at_most_bytes.map(|b| format!("; at most {}, the kernel says of it and what it waited for", iec(b.0))).unwrap_or_default();
+        page.say("RESIDENT", format!("not known: nobody could look (is /proc there?){most}"));
+        return page.gap();
     }
     // The time is that of the largest sample: it says when only where that is (nearly) the peak.
     let sampled = top as f64 * (1.0 - AGREE_WITHIN) <= r.peak_bytes.0 as f64;
@@ -94,8 +96,6 @@ fn limits(page: &mut Page, run: &Run, peak: u64) {
     }
 }
 
-/// The peak taken apart. What is resident is the kernel's and adds up; what was asked for by then may be touched or not, so it has no share of that.
-fn composition(p: &AtPeak, of: &Context) -> Vec<String> {
 /// What else is known of the process whose peak it is.
 struct Context {
     /// It is a forked child, and has blocks of its parent.
@@ -118,6 +118,8 @@ impl Context {
     }
 }
 
+/// The peak taken apart. What is resident is the kernel's and adds up; what was asked for by then may be touched or not, so it has no share of that.
+fn composition(p: &AtPeak, of: &Context) -> Vec<String> {
     let mut t = Table::with_text_last();
     let share = |n: u64| percent(n as f64, p.rss.0 as f64);
     t.row([format!("at {}", seconds(p.t_s)), iec(p.rss.0), "100 %".into(), "resident".into()]);
@@ -128,7 +130,7 @@ impl Context {
         t.row([format!("  {name}"), iec(bytes), share(bytes), what.into()]);
     }
     if let Some(rest) = p.unaccounted {
-        asked_for(&mut t, p, rest, forked);
+        asked_for(&mut t, p, rest, of);
     }
     if p.hugetlb.0 > 0 {
         t.row(["hugetlb".into(), iec(p.hugetlb.0), String::new(), "huge pages, not part of resident".into()]);
@@ -266,11 +268,11 @@ fn heap(page: &mut Page, run: &Run) {
     page.gap();
 }
 
-const AT_THE_END: &str = "at the end";
-const LEAKED: &str = " (leaked, unless kept on purpose)";
 /// Of a forked child.
 const INHERITED_UNKNOWN: &str = "what it inherited of its parent's maps is not known: read its parent's trace with it";
 
+const AT_THE_END: &str = "at the end";
+const LEAKED: &str = " (leaked, unless kept on purpose)";
 
 /// The instant that the latest figures are of, in words.
 pub(super) fn latest(run: &Run) -> String {
@@ -366,14 +368,14 @@ fn maps(page: &mut Page, run: &Run) {
         let at = m.peak_at_s.map(|s| format!(" at {}", seconds(s))).unwrap_or_default();
         page.say("MAPS", format!("peak committed {}{at}, by the program's own calls and for the threads it starts", iec(m.peak_bytes.0)));
         page.block("", t.lines());
-        if run.lowered.is_some() {
-            page.warn("", "what the program mapped after the trace had no more room may not be in it (see `missing`)");
         match m.inherited_bytes {
             _ if !run.kin.forked => {}
             Some(Bytes(0)) => {}
             Some(inherited) => page.say("", format!("inherited {} at the fork, counted in what is committed", iec(inherited.0))),
             None => page.warn("", INHERITED_UNKNOWN),
         }
+        if run.lowered.is_some() {
+            page.warn("", "what the program mapped after the trace had no more room may not be in it (see `missing`)");
         }
         page.gap();
     }
