@@ -196,3 +196,23 @@ fn a_program_whose_name_is_no_text_is_watched() {
     assert!(run["rss"]["hwm_bytes"].as_u64() > Some(100_000), "{run}");
     assert!(run["command"][0].as_str().is_some_and(|name| name.ends_with("sl\u{fffd}ep) (")), "{run}");
 }
+
+/// Without /proc nothing of a process can be seen, and memshim does not know where it lies itself: that is said, and not that there is no such process.
+#[test]
+fn that_proc_is_not_there_is_said() {
+    let test = "that_proc_is_not_there_is_said";
+    if support::lacks(test, &[Need::Root, Need::Command("unshare")]) {
+        return;
+    }
+    let dir = fresh_dir(test);
+    let script = r#"umount -l /proc || exit 77; for verb in "watch $$ -o w.jsonl" "mark $$ x" "run -- true" doctor; do "$MEMSHIM" $verb 2>&1; done; exit 0"#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "/bin/sh", "-c", script]).env("MEMSHIM", memshim()).env_remove("MEMSHIM_SHIM").current_dir(&dir);
+    let out = command.output().unwrap();
+    let said = lossy(&out.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(out.status.success(), "{said} {}", lossy(&out.stderr));
+    let times = |words: &str| said.matches(words).count();
+    assert_eq!(times("nothing can be seen of it: /proc is not mounted here"), 2, "{said}");
+    assert_eq!(times("no libmemshim.so found; /proc is not mounted, which says where memshim itself lies"), 2, "{said}");
+    assert_eq!(times("none of this number"), 0, "{said}");
+}
