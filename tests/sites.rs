@@ -51,6 +51,7 @@ fn a_site_has_what_it_held_at_the_peak_and_what_it_never_gave_back() {
     w.site(0, 0, 0);
     w.alloc(0, small, None, None);
     w.flush();
+    w.exit(6000);
     let _ = c;
     let run = run_of(&w.out);
     let sites = by_address(&run);

@@ -184,7 +184,7 @@ pub fn acquire(python: bool) -> *mut Hot {
         (*hot).track = core::ptr::null_mut();
         (*hot).walker = callers::of_lane(index);
         if (*hot).rng == 0 {
-            (*hot).rng = sys::now() ^ (tid as u64) << 32 | 1;
+            (*hot).rng = samples::seed(sys::now() ^ (tid as u64) << 32);
             (*hot).left = draw(hot);
         }
         // Again where it is changed for all lanes meanwhile (see [`switch_mode`]).

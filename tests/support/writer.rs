@@ -84,6 +84,11 @@ impl Writer {
         }
     }
 
+    /// The process ends as it should, at `t`.
+    pub fn exit(&mut self, t: u64) {
+        self.line(&format!(r#"{{"type":"end","t":{t},"how":"exit","code":0}}"#));
+    }
+
     /// A whole line as it is.
     pub fn line(&mut self, text: &str) {
         self.out.extend(text.as_bytes());

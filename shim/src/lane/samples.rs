@@ -97,6 +97,14 @@ pub(super) unsafe fn was_recorded(addr: u64, usable: usize) -> bool {
     unsafe { usable >= CONFIG.big || (*SETTLED.samples).may_hold(addr) && (*SETTLED.samples).remove(addr) }
 }
 
+/// Where a lane's draws begin, never 0: every bit depends on all of `of` (the finaliser of splitmix64), else lanes that begin shortly after each other would
+/// draw much the same at first.
+pub(super) fn seed(of: u64) -> u64 {
+    let of = (of ^ of >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let of = (of ^ of >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (of ^ of >> 31).max(1)
+}
+
 /// How often the mean is doubled by now: where samples are many the writer makes them fewer.
 pub static THIN: AtomicU32 = AtomicU32::new(0);
 
