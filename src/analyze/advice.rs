@@ -2,10 +2,10 @@
 //!
 //! Pure over a run's answers, after the job has been put together. Small programs get none: below [`WORTH`] nobody acts.
 
+use super::instants;
 use super::left;
 use super::phases::is_of_process;
 use super::report::{Advice, AtPeak, Phase, PhaseSite, Run};
-use super::sites;
 use super::steps::in_words;
 use crate::figures::{about, count, iec, percent};
 use crate::model::units::Bytes;
@@ -185,7 +185,7 @@ fn hot_owner(run: &Run) -> impl Iterator<Item = Advice> {
     // Of a forked child the sites are of its own blocks alone.
     let total = run.sites_total.live_at_peak_bytes.max(run.heap.peak_bytes).0;
     let top = run.owners.iter().max_by_key(|o| o.live_at_peak_bytes);
-    let is_known = run.sites_total.instant != sites::OF_RECORDED;
+    let is_known = run.sites_total.instant != instants::OF_RECORDED;
     let hot = top.filter(|o| is_known && o.live_at_peak_bytes.0 >= WORTH && o.live_at_peak_bytes.0 as f64 >= total as f64 * HOT_OWNER);
     hot.into_iter().map(move |o| {
         let f = &o.frame;

@@ -11,6 +11,7 @@ pub mod cpu;
 pub mod ending;
 pub mod gpu;
 pub mod heap;
+mod instants;
 pub mod job;
 pub mod left;
 pub mod maps;

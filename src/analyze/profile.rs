@@ -1,7 +1,8 @@
 //! All call sites of all processes, for other tools: stacks and what each holds.
 
+use super::instants;
 use super::report::{Frame, Missing};
-use super::sites::{self, Sums};
+use super::sites::Sums;
 use super::sources;
 use super::stacks::{FrameTable, Names, Stack};
 use super::views::{Measure, label};
@@ -64,8 +65,8 @@ impl Profile {
                 continue;
             }
             if let Some((_, of)) = options.memory.instant(image) {
-                instant = sites::said(of, Nanos(image.header.mono_ns));
-                problems.extend(sites::of_instant(image, of));
+                instant = instants::said(of, Nanos(image.header.mono_ns));
+                problems.extend(instants::of_instant(image, of));
             }
             let command = image.header.argv.iter().map(|a| a.0.as_str()).collect::<Vec<_>>().join(" ");
             let wall_ns = image.seen.last_t.0.saturating_sub(image.header.mono_ns);

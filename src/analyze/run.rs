@@ -7,7 +7,7 @@ use super::report::{
     Children, EndKind, Kin, Known, Lowered, Mode, Python, Run, SAMPLES_SHOWN, Sample, SeenOutside, Started, THREADS_SHOWN, Thread,
 };
 use super::stacks::{FrameTable, Names};
-use super::{artifacts, auto, compiles, cpu, gpu, heap, left, maps, missing, phases, python, rss, rules, sites};
+use super::{artifacts, auto, compiles, cpu, gpu, heap, instants, left, maps, missing, phases, python, rss, rules, sites};
 use crate::model::image::{Ended, ImageEnd};
 use crate::model::load::Loaded;
 use crate::model::units::{Bytes, Nanos};
@@ -66,7 +66,7 @@ fn run(image: ImageEnd, file: String, next_image: bool, options: &Options, names
     phases.extend(own);
     left::complete(&image, &mut phases, names, frames, options);
     let mut sites = sites::sites(&image, &phases, names, frames, options);
-    sites::tell_apart(&mut sites.sums, &heap, h, image.threads_total);
+    instants::tell_apart(&mut sites.sums, &heap, h, image.threads_total);
     let python = python::python(&image).map(|of| Python { arenas_bytes: python::arenas(&sites.sites), ..of });
     let rss = rss::rss(&image, inside, &end);
     let told: Vec<_> = phases.iter().filter(|p| !phases::is_of_process(p)).cloned().collect();
