@@ -278,3 +278,21 @@ fn an_end_among_threads_that_allocate_without_a_pause_is_known() {
         assert!(how == "exec" || !dir.join("trace.jsonl.spool").exists(), "{how} {mode}: a spool stayed");
     }
 }
+
+/// What a child freed of its parent's is in none of its own lanes' sums but as less than nothing: its child has what was left.
+#[test]
+fn a_grandchild_has_what_its_parent_had_left_of_both() {
+    let test = "a_grandchild_has_what_its_parent_had_left_of_both";
+    for mode in [Mode::Full, Mode::Fast] {
+        let Some(report) = Program::new(test, "grandchild.c").report(mode) else { return };
+        let last = report["runs"].as_array().and_then(|runs| runs.last()).expect("a run");
+        let heap = &last["heap"];
+        let number = |key: &str| heap[key].as_u64().unwrap_or_else(|| panic!("no heap.{key}: {heap}"));
+        // By usable size; a map of its own has the rest of its last page.
+        assert!((200_008..=200_008 + 4096).contains(&number("inherited_bytes")), "{heap}");
+        assert_eq!(number("inherited_allocs"), 1, "{heap}");
+        let (peak, live) = (number("peak_bytes"), number("live_bytes"));
+        assert!((500_016..=500_016 + 2 * 4096).contains(&peak) && peak == live, "{heap}");
+        assert_eq!(number("live_allocs"), 2, "{heap}");
+    }
+}

@@ -254,6 +254,19 @@ fn a_process_that_wrote_into_anothers_file_finds_its_spool() {
     hold(&report(&path));
 }
 
+/// What threads without a lane of their own counted was in memory of the process where the disk had no room: then no bound holds.
+#[test]
+fn counts_that_went_with_the_process_are_said_and_leave_no_bound() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut s = spool();
+    s.u32(offset_of!(Header, crowd_private), 1);
+    let run = &report(&write(dir.path(), &trace(), &s)).runs[0];
+    assert_eq!((run.heap.peak_bound_bytes, run.heap.live_bound_bytes), (None, None));
+    assert!(run.missing.iter().any(|m| m.what == layout::CROWD_GONE[0] && m.why.contains("make room")), "{:?}", run.missing);
+    let run = &report(&write(dir.path(), &trace(), &spool())).runs[0];
+    assert!(run.heap.peak_bound_bytes.is_some());
+}
+
 #[test]
 fn a_realloc_cut_between_its_halves_leaves_the_old_block() {
     let dir = tempfile::tempdir().unwrap();

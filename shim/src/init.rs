@@ -220,9 +220,12 @@ unsafe fn wake_allocator() {
 unsafe fn begin_child() {
     // SAFETY: one thread. The mappings are the parent's, shared with it: read, then let go.
     unsafe {
-        let held = [false, true].map(|python| {
+        // What the parent had from its own parent is in none of its lanes, but what it freed of that is.
+        let from_before = INHERITED.map_or([(0, 0); 2], |i| i.held);
+        let [all, python] = from_before;
+        let held = [(false, all), (true, python)].map(|(python, before): (bool, (i64, i64))| {
             let s = lines::totals(python);
-            (s.live, s.blocks)
+            (s.live.wrapping_add(before.0), s.blocks.wrapping_add(before.1))
         });
         INHERITED = Some(Inherited { from: SPOOL.pid, held, map_ticket: crate::hooks::maps::next_ticket() });
         let (old_fd, old_id) = (SPOOL.fd, SPOOL.id);

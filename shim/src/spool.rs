@@ -310,8 +310,11 @@ pub fn make_crowd() -> Option<u32> {
     if CROWD.load(Acquire) == 0 && n < most && n >= LANES_BACKED.load(Acquire).min(most - 1) {
         let there = n < LANES_BACKED.load(Acquire) || back(off, LANE) || {
             let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED);
-            // SAFETY: pages of the spool's mapping that nobody has used.
-            unsafe { sys!(libc::SYS_mmap, SPOOL.base.add(off), LANE, prot, flags, -1i64, 0) > 0 }
+            // SAFETY: pages of the spool's mapping that nobody has used; the header is there.
+            unsafe {
+                (*header()).crowd_private.store(1, Relaxed);
+                sys!(libc::SYS_mmap, SPOOL.base.add(off), LANE, prot, flags, -1i64, 0) > 0
+            }
         };
         if there {
             if let Some(s) = STATES.get(n as usize) {

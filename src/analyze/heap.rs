@@ -8,6 +8,7 @@ use crate::model::image::{ImageEnd, function_name, releases};
 use crate::model::kinds::{Kind, KindTable};
 use crate::model::track::Peak;
 use crate::model::units::{Bytes, Nanos};
+use memshim_format::spool::CROWD_GONE;
 
 /// The events of an image; what is missing of them is counted as lost. A call that a kill interrupted was counted and never became an
 /// event: it is neither, and [`under_way`] says how many there were.
@@ -108,6 +109,9 @@ pub fn heap(image: &ImageEnd, mode: Mode, options: &Options) -> Heap {
     }
     (heap.sizes, heap.sizes_estimated) = sizes(image, mode);
     heap.seen = image.header.heap_seen != Some(false);
+    if image.seen.lost_others.keys().any(|(what, _)| what == CROWD_GONE[0]) {
+        (heap.peak_bound_bytes, heap.live_bound_bytes) = (None, None);
+    }
     // Of a process that is running the latest events are in its memory.
     if !heap.seen || image.seen.running || mode == Mode::Full && !by_counts && is_uncertain(image, mode) {
         (heap.peak_bound_bytes, heap.live_bound_bytes) = (None, None);
@@ -191,7 +195,9 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
         (heap.leaked_allocs, heap.leaked_bytes) = (Some(heap.live_allocs), Some(heap.live_bytes));
     }
     heap.usable = Usable { live_bytes: heap.live_bytes, peak_bytes: heap.peak_bytes };
-    heap.temporary_estimated = temporary(image, &image.kinds, bound_of_freed(image, heap.frees, image.totals.frees));
+    // Of a trace without its end no more than were allocated by what it has.
+    let freed = bound_of_freed(image, heap.frees, image.totals.frees).unwrap_or(heap.allocs);
+    heap.temporary_estimated = temporary(image, &image.kinds, Some(freed));
 }
 
 /// Blocks freed, by the counts, which have every call.
@@ -201,7 +207,7 @@ pub fn freed(image: &ImageEnd) -> u64 {
     counts.lanes.values().map(|l| l.frees).sum::<u64>().max(called.saturating_add_signed(counts.blocks.saturating_neg()))
 }
 
-/// What the counts say was freed, where they have every call: the trace has its end, and no fewer than are events.
+/// What the counts say was freed, where they have every call: the trace has its end, and no fewer than are events. `None`: not known.
 pub fn bound_of_freed(image: &ImageEnd, counted: u64, events: u64) -> Option<u64> {
     let whole = image.seen.end.is_some() || image.seen.recovered;
     (whole && counted >= events).then_some(counted)

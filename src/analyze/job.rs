@@ -106,6 +106,8 @@ fn together<'a>(runs: impl Iterator<Item = &'a Run>, others: impl Iterator<Item 
         let of = processes.entry(process(run)).or_insert((number, run.exec));
         of.1 = of.1.max(run.exec);
     }
+    let forked: BTreeMap<(&str, u32), f64> =
+        runs.iter().flat_map(|r| r.kin.children.iter().map(|c| ((r.host.as_str(), c.pid), c.at_unix_s))).collect();
     let mut steps = Vec::new();
     let mut went_on: BTreeMap<(&str, u32), (usize, f64)> = BTreeMap::new();
     for run in &runs {
@@ -114,7 +116,22 @@ fn together<'a>(runs: impl Iterator<Item = &'a Run>, others: impl Iterator<Item 
         let until = next.unwrap_or(f64::INFINITY);
         let samples = run.samples.iter().map(|s| (run.start_unix_s + s.t_s, s.rss.0)).filter(|s| s.0 < until);
         let before = steps.len();
-        steps.extend(samples.map(|(t, rss)| (t, number, rss)));
+        // After a fork nobody looks until something is allocated: a child is there from the fork on, and what stands longer without a look than looks are
+        // apart may be at any time what it is at its end.
+        if let (true, Some(at), Some(first)) = (run.kin.forked, forked.get(&(run.host.as_str(), run.pid)), run.samples.first())
+            && *at < run.start_unix_s + first.t_s
+        {
+            steps.push((*at, number, first.rss.0));
+        }
+        let is_kin = run.kin.interval_s > 0.0 && (run.kin.forked || !run.kin.children.is_empty());
+        let mut last_look: Option<(f64, u64)> = None;
+        for (t, rss) in samples {
+            if let Some((since, _)) = last_look.filter(|(since, had)| is_kin && t - since > 2.0 * run.kin.interval_s && rss > *had) {
+                steps.push((since.next_up(), number, rss));
+            }
+            steps.push((t, number, rss));
+            last_look = Some((t, rss));
+        }
         if steps.len() == before && run.rss.peak_bytes.0 > 0 {
             steps.push((run.start_unix_s, number, run.rss.peak_bytes.0));
         }
@@ -247,6 +264,25 @@ mod tests {
         assert_eq!(of(["a", "b", "c"], [100.0, 111.0, 130.0]), 3);
         assert_eq!(of(["a", "b", "a"], [100.0, 111.0, 130.0]), 1, "a run is one whatever happens in it");
         assert_eq!(of(["a", "a", "b"], [100.0, 109.0, 120.0]), 2);
+    }
+
+    /// After a fork nobody looks until something is allocated.
+    #[test]
+    fn what_nobody_looked_at_after_a_fork_counts_as_what_it_was_found_to_be() {
+        use super::super::report::{Kin, Started};
+        let child = Started { pid: 2, at_unix_s: 101.0, ..Started::default() };
+        let mut parent = run(1, 0, 100.0, &[(0.0, 10), (5.0, 200)]);
+        parent.kin = Kin { interval_s: 0.1, children: vec![child], ..Kin::default() };
+        let mut late = run(2, 1, 104.0, &[(0.0, 150)]);
+        (late.kin, late.wall_s) = (Kin { interval_s: 0.1, forked: true, ..Kin::default() }, 0.0);
+        let mut report = Report { runs: vec![parent.clone(), late.clone()], ..Report::default() };
+        complete(&mut report);
+        assert_eq!(report.job.peak_bytes, Bytes(350));
+        // Looks that are as near as they are to be say what was between them.
+        parent.kin.interval_s = 4.0;
+        let mut report = Report { runs: vec![parent, late], ..Report::default() };
+        complete(&mut report);
+        assert_eq!(report.job.peak_bytes, Bytes(200), "10 and 150, then 200");
     }
 
     /// A process that became a program without a trace is one process: what it was, and then what it is.

@@ -150,6 +150,7 @@ fn kin(h: &Header, seen: &Ended, next_image: bool) -> Kin {
         run: h.run.clone(),
         start_ticks: h.start_ticks,
         pid_ns: h.pid_ns,
+        interval_s: Nanos(h.interval_ns).seconds(),
         skips: h.children == "skip",
         forked: h.inherited.is_some(),
         children: seen.children.iter().map(started).collect(),

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use memshim_format::live::Entry;
 use memshim_format::record::{self, op};
-use memshim_format::spool::{ADDR_MASK, NO_BLOCK, ROWS, crowded, no_room};
+use memshim_format::spool::{ADDR_MASK, CROWD_GONE, NO_BLOCK, ROWS, crowded, no_room};
 
 use super::callers;
 use super::column::push_v93;
@@ -106,6 +106,10 @@ pub fn recover(path: &Path, tick_ns: u64) -> Result<Recovered, Error> {
             let what = format!("{why}: {calls} calls are in the totals only");
             push_line(&mut lines, format_args!(r#"{{"type":"note","t":{end},"what":"{what}"}}"#));
         }
+    }
+    if spool.crowd_is_gone {
+        let [what, why] = CROWD_GONE;
+        push_line(&mut lines, format_args!(r#"{{"type":"lost","t":{end},"n":1,"what":"{what}","why":"{why}"}}"#));
     }
     push_without_room(&spool, &work, end, &mut lines);
     if let Some((how, code, t)) = spool.end {

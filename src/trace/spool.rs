@@ -62,6 +62,8 @@ pub struct Spool {
     pub crowd: Option<u32>,
     /// errno by which the file could not grow, 0 it always could.
     pub refused: u32,
+    /// What further threads counted is not in it.
+    pub crowd_is_gone: bool,
     /// When that was.
     pub trouble_ns: u64,
     /// Every event before is in the trace.
@@ -184,6 +186,7 @@ impl Spool {
             whole_ns: h.u64(offset_of!(Header, whole_ns)),
             crowd: h.u32(offset_of!(Header, crowd)).checked_sub(1),
             refused: h.u32(offset_of!(Header, refused)),
+            crowd_is_gone: h.u32(offset_of!(Header, crowd_private)) != 0,
             end: end_of(&h),
             side: read_at(&file, layout::SIDE_OFF as u64, h.u64(offset_of!(Header, side_len)).min(layout::SIDE_CAP as u64) as usize)?,
             blocks: read_at(&file, layout::BLOCKS_OFF as u64, blocks * layout::BLOCK)?,

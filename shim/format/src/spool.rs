@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 /// First word of a spool ("MEMSPOOL" read as little-endian bytes).
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MEMSPOOL");
 /// Layout version; a reader refuses others.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// Offset of the kinds.
 pub const KINDS_OFF: usize = 64 << 10;
 /// Kinds at most; further allocations use the kinds of size −1.
@@ -80,6 +80,12 @@ pub const fn no_room(refused: u32) -> &'static str {
 pub fn is_of_disk(why: &str) -> bool {
     [EDQUOT, 1].iter().any(|refused| why == no_room(*refused) || why == crowded(0, *refused))
 }
+
+/// What of a process that is gone is in no count, and why (see [`Header::crowd_private`]).
+pub const CROWD_GONE: [&str; 2] = [
+    "counts of further threads",
+    "they were in memory that went with the process, since the disk of the trace had no room for them; make room, or set MEMSHIM_OUT to a path on another disk",
+];
 
 /// Of those that are lost for another reason.
 pub const NO_BLOCK: &str = "no room was left for them in a ring or in the table of live blocks";
@@ -179,6 +185,8 @@ pub struct Header {
     pub ages: u32,
     /// errno by which the file could not grow, when that was last tried in vain; 0 it never was.
     pub refused: AtomicU32,
+    /// 1 where the file had no room for the lane that further threads share: their counts are in private memory.
+    pub crowd_private: AtomicU32,
     /// When [`Header::trouble`] came.
     pub trouble_ns: AtomicU64,
     /// Every event before is in the trace.

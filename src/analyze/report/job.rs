@@ -69,6 +69,8 @@ pub struct Kin {
     pub start_ticks: u64,
     /// In which space of process numbers it lives.
     pub pid_ns: u64,
+    /// How far its looks are apart, seconds.
+    pub interval_s: f64,
     /// Its children were not to be recorded.
     pub skips: bool,
     /// It was made by a fork, and shares pages with its parent.
