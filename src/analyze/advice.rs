@@ -98,7 +98,7 @@ fn leaks(run: &Run) -> impl Iterator<Item = Advice> {
     let inner = move |p: &Phase| run.phases.iter().filter(leaking).any(|q| q.path.len() > p.path.len() && q.path.starts_with(&p.path));
     run.phases.iter().filter(move |p| !inner(p)).filter_map(|p| {
         let steps = p.steps.as_ref()?;
-        if steps.growth.leaking().is_some_and(|(class, _)| class != "heap") {
+        if !steps.leaks || steps.growth.leaking().is_some_and(|(class, _)| class != "heap") {
             return leaks_beside_the_heap(p);
         }
         let kept_by = steps.sites.first().zip(steps.sites_from);

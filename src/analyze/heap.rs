@@ -195,9 +195,10 @@ fn fast(image: &ImageEnd, start: Nanos, heap: &mut Heap) {
         (heap.leaked_allocs, heap.leaked_bytes) = (Some(heap.live_allocs), Some(heap.live_bytes));
     }
     heap.usable = Usable { live_bytes: heap.live_bytes, peak_bytes: heap.peak_bytes };
-    // Of a trace without its end no more than were allocated by what it has.
-    let freed = bound_of_freed(image, heap.frees, image.totals.frees).unwrap_or(heap.allocs);
-    heap.temporary_estimated = temporary(image, &image.kinds, Some(freed));
+    // Of a trace without its end no more than were allocated by its counts, where it has any.
+    let allocated = (heap.allocs > 0).then_some(heap.allocs);
+    let freed = bound_of_freed(image, heap.frees, image.totals.frees).or(allocated);
+    heap.temporary_estimated = temporary(image, &image.kinds, freed);
 }
 
 /// Blocks freed, by the counts, which have every call.
