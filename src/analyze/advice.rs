@@ -256,7 +256,7 @@ fn live_at_most(run: &Run, p: &AtPeak) -> Bytes {
     let at_peak = of(p.heap) + of(p.maps_anon) + of(p.brk);
     // Of several threads the peak is the sum of theirs, which need not have been at once.
     let heap = run.heap.peak_bound_bytes.map_or(Bytes(0), |bound| run.heap.peak_bytes.less(bound));
-    run.samples.iter().map(|s| of(s.heap).max(s.last[1] + s.last[3])).fold(heap.max(at_peak), Bytes::max)
+    run.samples.iter().map(|s| of(s.heap).max(s.last[1].min(heap) + s.last[3])).fold(heap.max(at_peak), Bytes::max)
 }
 
 #[cfg(test)]
