@@ -25,15 +25,18 @@ static void make_holes(int from, int to) {
         if (i % 32) free(small[i]);
 }
 
+static pthread_barrier_t all_hold;
+
 static void *thread(void *number) {
     long n = (long)number;
+    // Each has an arena of its own: that of a thread that has ended is taken again.
+    free(malloc(1));
+    pthread_barrier_wait(&all_hold);
     make_holes(MANY / THREADS * n, MANY / THREADS * (n + 1));
     return 0;
 }
 
 // A byte far down each stack is touched; where huge pages are asked for, as they are by itself where the system gives them always, that is 2 MiB.
-static pthread_barrier_t all_hold;
-
 static void *touches_its_stack(void *huge) {
     pthread_attr_t of;
     void *low;
@@ -76,6 +79,7 @@ int main(int n, char **arg) {
         touch_more();
     } else if (!strcmp(how, "arenas")) {
         pthread_t all[THREADS];
+        pthread_barrier_init(&all_hold, 0, THREADS);
         for (long i = 0; i < THREADS; i++) pthread_create(&all[i], 0, thread, (void *)i);
         for (int i = 0; i < THREADS; i++) pthread_join(all[i], 0);
         touch_more();
