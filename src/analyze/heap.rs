@@ -109,11 +109,9 @@ pub fn heap(image: &ImageEnd, mode: Mode, options: &Options) -> Heap {
     }
     (heap.sizes, heap.sizes_estimated) = sizes(image, mode);
     heap.seen = image.header.heap_seen != Some(false);
-    if image.seen.lost_others.keys().any(|(what, _)| what == CROWD_GONE[0]) {
-        (heap.peak_bound_bytes, heap.live_bound_bytes) = (None, None);
-    }
+    let counts_are_gone = image.seen.lost_others.keys().any(|(what, _)| what == CROWD_GONE[0]);
     // Of a process that is running the latest events are in its memory.
-    if !heap.seen || image.seen.running || mode == Mode::Full && !by_counts && is_uncertain(image, mode) {
+    if !heap.seen || image.seen.running || counts_are_gone || mode == Mode::Full && !by_counts && is_uncertain(image, mode) {
         (heap.peak_bound_bytes, heap.live_bound_bytes) = (None, None);
     }
     heap

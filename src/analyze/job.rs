@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::report::{EndKind, NOT_RECORDED_SHOWN, NotRecorded, Report, Run};
+use super::report::{EndKind, NOT_RECORDED_SHOWN, NotRecorded, Report, Run, Sample};
 use super::{cards, offspring, rules, unrecorded};
 use crate::model::units::Bytes;
 
@@ -114,24 +114,9 @@ fn together<'a>(runs: impl Iterator<Item = &'a Run>, others: impl Iterator<Item 
         let Some(&(number, last)) = processes.get(&process(run)) else { continue };
         let next = run.kin.went_on.as_ref().map(|next| next.at_unix_s);
         let until = next.unwrap_or(f64::INFINITY);
-        let samples = run.samples.iter().map(|s| (run.start_unix_s + s.t_s, s.rss.0)).filter(|s| s.0 < until);
         let before = steps.len();
-        // After a fork nobody looks until something is allocated: a child is there from the fork on, and what stands longer without a look than looks are
-        // apart may be at any time what it is at its end.
-        if let (true, Some(at), Some(first)) = (run.kin.forked, forked.get(&(run.host.as_str(), run.pid)), run.samples.first())
-            && *at < run.start_unix_s + first.t_s
-        {
-            steps.push((*at, number, first.rss.0));
-        }
-        let is_kin = run.kin.interval_s > 0.0 && (run.kin.forked || !run.kin.children.is_empty());
-        let mut last_look: Option<(f64, u64)> = None;
-        for (t, rss) in samples {
-            if let Some((since, _)) = last_look.filter(|(since, had)| is_kin && t - since > 2.0 * run.kin.interval_s && rss > *had) {
-                steps.push((since.next_up(), number, rss));
-            }
-            steps.push((t, number, rss));
-            last_look = Some((t, rss));
-        }
+        let made = forked.get(&(run.host.as_str(), run.pid)).copied().filter(|_| run.kin.forked);
+        steps.extend(looks(run, made).into_iter().filter(|look| look.0 < until).map(|(t, rss)| (t, number, rss)));
         if steps.len() == before && run.rss.peak_bytes.0 > 0 {
             steps.push((run.start_unix_s, number, run.rss.peak_bytes.0));
         }
@@ -165,6 +150,25 @@ fn together<'a>(runs: impl Iterator<Item = &'a Run>, others: impl Iterator<Item 
         }
     }
     (Bytes(most), at)
+}
+
+/// What a run had resident from which instant on (Unix time), in order; `made`: the fork that made it. After a fork nobody looks until something is
+/// allocated: a child is there from the fork on, and what stands longer without a look than looks are apart counts as what it was found to be.
+fn looks(run: &Run, made: Option<f64>) -> Vec<(f64, u64)> {
+    let at = |s: &Sample| (run.start_unix_s + s.t_s, s.rss.0);
+    let mut all: Vec<(f64, u64)> =
+        run.samples.first().map(at).and_then(|(t, rss)| Some((made.filter(|made| *made < t)?, rss))).into_iter().collect();
+    let has_forks = run.kin.interval_s > 0.0 && (run.kin.forked || !run.kin.children.is_empty());
+    for (t, rss) in run.samples.iter().map(at) {
+        if let Some(&(since, had)) = all.last().filter(|_| has_forks)
+            && t - since > 2.0 * run.kin.interval_s
+            && rss > had
+        {
+            all.push((since.next_up(), rss));
+        }
+        all.push((t, rss));
+    }
+    all
 }
 
 /// Names a process among those of a job: host, space of numbers, number, start; where that is not known, the file.
@@ -220,7 +224,7 @@ fn children_peaks(runs: &mut [Run]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{Rss, Sample, SeenOutside};
+    use super::super::report::{Rss, SeenOutside};
     use super::*;
 
     fn run(pid: u32, rank: i64, start: f64, samples: &[(f64, u64)]) -> Run {
