@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *held[50], *kept[3000], *grown[180];
+static void *held[50], *kept[3000], *grown[180], *volatile others[2000];
 
 __attribute__((noinline)) static void *hold(size_t n)
 {
@@ -30,6 +30,11 @@ __attribute__((noinline)) static void grow(int i)
 
 int main(void)
 {
+    /* Freed, and not temporary: by how many were freed the estimate of these is not bounded then. */
+    for (int i = 0; i < 2000; i++)
+        others[i] = malloc(24);
+    for (int i = 0; i < 2000; i++)
+        free(others[i]);
     for (int i = 0; i < 5000; i++)
         pass();
     for (int i = 0; i < 3000; i++)

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-static char *volatile kept[3000], *volatile grown[180];
+static char *volatile kept[3000], *volatile grown[180], *volatile others[2000];
 
 struct Holder {
     std::vector<char *> blocks;
@@ -41,6 +41,11 @@ template <typename T> __attribute__((noinline)) void pass(std::size_t n)
 
 int main()
 {
+    // Freed, and not temporary: by how many were freed the estimate of these is not bounded then.
+    for (int i = 0; i < 2000; i++)
+        others[i] = new char[24];
+    for (int i = 0; i < 2000; i++)
+        delete[] others[i];
     for (int i = 0; i < 5000; i++)
         pass<char>(1200);
     for (int i = 0; i < 3000; i++)
